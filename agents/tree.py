@@ -1,0 +1,405 @@
+"""The token tree: what an agent did on a task, and at the same time the training sample.
+
+Invariant: the tokens on the path from a root to any node are exactly what the model read and wrote there; nothing is
+ever decoded and encoded again. States and actions alternate as in a game tree; a critic prompt is a leaf chain that
+hangs on the last token of a state and is never extended.
+
+Legend of the shape suffixes (all in depth-first order): T tokens, A actions, S states, L leaves = episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+
+class Kind(StrEnum):
+    """What a node holds: text the model reads, text it sampled, or the shadow prompt that asks for a value."""
+
+    STATE = "state"
+    ACTION = "action"
+    CRITIC = "critic"
+
+
+@dataclass
+class Node:
+    """One run of tokens of the tree. A chain of nodes is an episode, a root with G chains is a GRPO group.
+
+    A state may be empty (nothing was observed); an action may not.
+    """
+
+    kind: Kind
+    tokens: tuple[int, ...]
+    children: list[Node] = field(default_factory=list)
+    logp: tuple[float, ...] = ()
+    """Actions: log-probability of each token, as sampled by the engine."""
+    entropy: tuple[float, ...] = ()
+    """Actions: entropy in nats of the distribution that each token was sampled from."""
+    reward: float = 0.0
+    """Actions: what the environment paid for it."""
+    version: int = -1
+    """Actions: the policy version that sampled it; -1 when no policy did (a demonstration)."""
+    count: int = 1
+    """Actions: how many episodes sampled it here; identical siblings are one node."""
+    label: bool | None = None
+    """Actions: a judge's GOOD (True) or BAD (False); None is "not judged or not parsed"."""
+    terminated: bool = False
+    """States: the environment ended the episode here."""
+    truncated: bool = False
+    """States: a turn or token limit ended the episode here."""
+    success: bool | None = None
+    """States that end an episode: the environment's verdict, never derived from the reward."""
+    fault: str | None = None
+    """States that end an episode: what broke outside the model, or None."""
+    anchor: str = ""
+    """States: identity of the observation, equal where the agent saw the same thing."""
+
+    def add(self, child: Node) -> Node:
+        """Appends ``child`` and returns it. Raises ValueError where states and actions would not alternate."""
+        if self.kind is Kind.CRITIC or self.kind is child.kind:
+            raise ValueError(f"a {child.kind} node cannot follow a {self.kind} node")
+        if child.kind is not Kind.STATE and not child.tokens:
+            raise ValueError(f"a {child.kind} node needs at least one token")
+        self.children.append(child)
+        return child
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, depth first."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+
+def graft(root: Node, turns: Iterable[tuple[Node, Node]]) -> None:
+    """Adds one episode, given as (action, next state) pairs, below ``root``, sharing what is already there.
+
+    An action is shared when its tokens, its version, its reward and the observation it led to are equal; its ``count``
+    then grows by one. An episode that ends where another goes on is kept apart.
+    """
+    state = root
+    for action, following in turns:
+        for twin in state.children:
+            after = twin.children[0] if twin.children else None
+            if (
+                after is not None
+                and twin.tokens == action.tokens
+                and (twin.version, twin.reward, twin.label) == (action.version, action.reward, action.label)
+                and after.tokens == following.tokens
+                and (after.terminated, after.truncated, after.success, after.fault)
+                == (following.terminated, following.truncated, following.success, following.fault)
+            ):
+                twin.count += action.count
+                state = after
+                break
+        else:
+            state.add(action).add(following)
+            state = following
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Trees laid out one after another in one row of T tokens, depth first. Index -1 means "none".
+
+    The whole attention mask is one vector: a query q sees a key kv exactly when ``kv <= q < end_T[kv]``.
+    """
+
+    token_T: Tensor
+    parent_T: Tensor
+    """The token whose logits predict this one; -1 at a root. After a fork or a critic prompt it is not t - 1."""
+    pos_T: Tensor
+    """Depth in tokens: positions are used again after a critic prompt and in every branch."""
+    end_T: Tensor
+    """One past the last token of the subtree that hangs below this token."""
+    action_T: Tensor
+    """The action a token belongs to, -1 elsewhere."""
+    old_logp_T: Tensor
+    """Log-probability under the policy that the ratio is taken against; 0 where action_T is -1."""
+    state_A: Tensor
+    """The state an action was taken in."""
+    next_A: Tensor
+    """The state it led to."""
+    reward_A: Tensor
+    lo_A: Tensor
+    hi_A: Tensor
+    """Leaves lo_A:hi_A lie below the action."""
+    label_A: Tensor
+    """1 GOOD, 0 BAD, -1 unparsed or not judged."""
+    count_A: Tensor
+    version_A: Tensor
+    prev_S: Tensor
+    """The action that led to a state, -1 at a root."""
+    last_S: Tensor
+    """Row of the last token the agent read or wrote when it was in the state: it predicts the next action."""
+    critic_S: Tensor
+    """Row of the last token of the state's critic prompt, where its value is read; -1 without one."""
+    terminated_S: Tensor
+    truncated_S: Tensor
+    anchor_S: tuple[str, ...]
+    leaf_L: Tensor
+    """The state in which an episode ended."""
+    return_L: Tensor
+    """Undiscounted sum of the rewards on the path."""
+    success_L: Tensor
+    """The environment's verdict: 1, 0, or -1 where there was none."""
+    fault_L: Tensor
+    count_L: Tensor
+    tree_S: Tensor
+    tree_A: Tensor
+    tree_L: Tensor
+    trees: int
+    ref_logp_T: Tensor | None = None
+    """Log-probability under the reference policy (LoRA off), where an algorithm asks for it."""
+
+    def __len__(self) -> int:
+        return self.token_T.numel()
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch with every tensor on ``device``."""
+        moved = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Batch(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in moved.items()})
+
+    @property
+    def raw_tokens(self) -> int:
+        """Tokens that training each episode on its own, without critic prompts, would have to encode."""
+        depth_S = torch.where(self.last_S >= 0, self.pos_T[self.last_S] + 1, 0)
+        return int((depth_S[self.leaf_L] * self.count_L).sum())
+
+    # -- views: differentiable sums and means along the tree -----------------------------------------------------
+
+    def per_action(self, x_T: Tensor) -> Tensor:
+        """x_A: the sum over the tokens of each action."""
+        mine = self.action_T >= 0
+        return x_T.new_zeros(self.state_A.numel()).index_add(0, self.action_T[mine], x_T[mine])
+
+    def to_tokens(self, x_A: Tensor) -> Tensor:
+        """x_T: each action's number on its tokens, 0 elsewhere."""
+        mine_T = self.action_T >= 0
+        return torch.where(mine_T, x_A[self.action_T.clamp_min(0)], torch.zeros((), dtype=x_A.dtype, device=x_A.device))
+
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """Every (action, leaf below it) pair as two index vectors."""
+        span_A = self.hi_A - self.lo_A
+        action_P = torch.repeat_interleave(torch.arange(span_A.numel(), device=span_A.device), span_A)
+        first_A = span_A.cumsum(0) - span_A
+        leaf_P = self.lo_A[action_P] + torch.arange(action_P.numel(), device=span_A.device) - first_A[action_P]
+        return action_P, leaf_P
+
+    def per_episode(self, x_A: Tensor) -> Tensor:
+        """x_L: the sum over the actions on each leaf's path."""
+        action_P, leaf_P = self._pairs()
+        return x_A.new_zeros(self.leaf_L.numel()).index_add(0, leaf_P, x_A[action_P])
+
+    def sum_below(self, x_L: Tensor) -> Tensor:
+        """x_A: the sum over the leaves below each action (not weighted by counts)."""
+        action_P, leaf_P = self._pairs()
+        return x_L.new_zeros(self.state_A.numel()).index_add(0, action_P, x_L[leaf_P])
+
+    def below(self, x_L: Tensor) -> Tensor:
+        """x_A: the mean over the episodes below each action, weighted by ``count_L``."""
+        weight_L = self.count_L.to(x_L.dtype)
+        return self.sum_below(x_L * weight_L) / self.sum_below(weight_L)
+
+    def expect(self, x_A: Tensor, otherwise: Tensor) -> Tensor:
+        """x_S: the mean over the actions tried in each state, weighted by ``count_A``; ``otherwise`` elsewhere."""
+        weight_A = self.count_A.to(x_A.dtype)
+        total_S = x_A.new_zeros(otherwise.numel()).index_add(0, self.state_A, x_A * weight_A)
+        tries_S = x_A.new_zeros(otherwise.numel()).index_add(0, self.state_A, weight_A)
+        return torch.where(tries_S > 0, total_S / tries_S.clamp_min(1), otherwise)
+
+    def suffix_sum(self, x_A: Tensor, end_S: Tensor | None = None, discount: float = 1.0) -> Tensor:
+        """y_A = x_A + discount * E[y of the actions tried next], ``end_S`` (default 0) where nothing was tried.
+
+        On a chain this is the discounted sum of the rest of the episode, bootstrapped with ``end_S``.
+        """
+        y_S = x_A.new_zeros(self.prev_S.numel()) if end_S is None else end_S
+        y_A = x_A
+        for _ in range(self.turns):
+            y_A = x_A + discount * self.expect(y_A, y_S)[self.next_A]
+        return y_A
+
+    @property
+    def turns(self) -> int:
+        """The number of actions on the longest path."""
+        ones_A = torch.ones_like(self.reward_A)
+        return int(self.per_episode(ones_A).max()) if self.leaf_L.numel() else 0
+
+
+def pack(trees: Sequence[Node], critic_prompt: Sequence[int] = (), device: torch.device | str = "cpu") -> Batch:
+    """Lays ``trees`` (state roots) out in one row and hangs ``critic_prompt`` under every state when it is not empty.
+
+    Raises ValueError when a root is not a non-empty state, or an action does not lead to exactly one state.
+    """
+    layout = _Layout(tuple(critic_prompt))
+    for index, root in enumerate(trees):
+        if root.kind is not Kind.STATE or not root.tokens:
+            raise ValueError(f"tree {index}: a root must be a state with at least one token")
+        layout.add(root, index)
+    return layout.batch(len(trees), device)
+
+
+class _Layout:
+    """Columns of a batch under construction."""
+
+    def __init__(self, critic_prompt: tuple[int, ...]) -> None:
+        self.critic_prompt = critic_prompt
+        self.token: list[int] = []
+        self.parent: list[int] = []
+        self.pos: list[int] = []
+        self.end: list[int] = []
+        self.action: list[int] = []
+        self.logp: list[float] = []
+        self.A: dict[str, list] = {
+            k: [] for k in ("state", "next", "reward", "lo", "hi", "label", "count", "version", "tree")
+        }
+        self.S: dict[str, list] = {
+            k: [] for k in ("prev", "last", "critic", "terminated", "truncated", "anchor", "tree")
+        }
+        self.L: dict[str, list] = {k: [] for k in ("leaf", "return", "success", "fault", "count", "tree")}
+
+    def add(self, root: Node, tree: int) -> None:
+        # An explicit stack: a search tree or a long episode may be deeper than Python's recursion limit.
+        # entry: (node, row of the token before it, action index, reward so far, leaving?)
+        stack: list[tuple[Node, int, int, float, bool]] = [(root, -1, -1, 0.0, False)]
+        opened: dict[int, tuple[int, int]] = {}
+        while stack:
+            node, before, action, total, leaving = stack.pop()
+            if leaving:
+                start, stop = opened.pop(id(node))
+                self.end[start:stop] = [len(self.token)] * (stop - start)
+                if node.kind is Kind.ACTION:
+                    self.A["hi"][action] = len(self.L["leaf"])
+                continue
+            if node.kind is Kind.ACTION:
+                action = self._open_action(node, tree, before_action=action)
+                total += node.reward
+            start = len(self.token)
+            last = self._tokens(node.tokens, before, action if node.kind is Kind.ACTION else -1, node.logp)
+            opened[id(node)] = (start, len(self.token))
+            stack.append((node, last, action, total, True))
+            if node.kind is Kind.STATE:
+                state = self._open_state(node, tree, last, action, total)
+                stack.extend((child, last, state, total, False) for child in reversed(node.children))
+            else:
+                if len(node.children) != 1 or node.children[0].kind is not Kind.STATE:
+                    raise ValueError("an action must lead to exactly one state")
+                stack.append((node.children[0], last, action, total, False))
+
+    def _tokens(self, tokens: Sequence[int], before: int, action: int, logp: Sequence[float]) -> int:
+        """Appends a run of tokens after row ``before``; returns the row of the last one (``before`` if none)."""
+        if action >= 0 and len(logp) not in (0, len(tokens)):
+            raise ValueError(f"an action of {len(tokens)} tokens has {len(logp)} log-probabilities")
+        start, n = len(self.token), len(tokens)
+        if not n:
+            return before
+        depth = self.pos[before] + 1 if before >= 0 else 0
+        self.token += tokens
+        self.parent += [before, *range(start, start + n - 1)]
+        self.pos += range(depth, depth + n)
+        self.end += [0] * n
+        self.action += [action] * n
+        self.logp += logp if action >= 0 and logp else [0.0] * n
+        return start + n - 1
+
+    def _open_action(self, node: Node, tree: int, before_action: int) -> int:
+        column = self.A
+        column["state"].append(before_action)  # for an action the stack carries the index of its state
+        column["next"].append(-1)
+        column["reward"].append(node.reward)
+        column["lo"].append(len(self.L["leaf"]))
+        column["hi"].append(-1)
+        column["label"].append(-1 if node.label is None else int(node.label))
+        column["count"].append(node.count)
+        column["version"].append(node.version)
+        column["tree"].append(tree)
+        return len(column["state"]) - 1
+
+    def _open_state(self, node: Node, tree: int, last: int, action: int, total: float) -> int:
+        column = self.S
+        state = len(column["prev"])
+        if action >= 0:
+            self.A["next"][action] = state
+        critic = -1
+        if self.critic_prompt:
+            start = len(self.token)
+            critic = self._tokens(self.critic_prompt, last, -1, ())
+            self.end[start:] = [len(self.token)] * len(self.critic_prompt)
+        for key, value in (
+            ("prev", action),
+            ("last", last),
+            ("critic", critic),
+            ("terminated", node.terminated),
+            ("truncated", node.truncated),
+            ("anchor", node.anchor),
+            ("tree", tree),
+        ):
+            column[key].append(value)
+        if not node.children:
+            leaf = self.L
+            leaf["leaf"].append(state)
+            leaf["return"].append(total)
+            leaf["success"].append(-1 if node.success is None else int(node.success))
+            leaf["fault"].append(node.fault is not None)
+            leaf["count"].append(self.A["count"][action] if action >= 0 else 1)
+            leaf["tree"].append(tree)
+        return state
+
+    def batch(self, trees: int, device: torch.device | str) -> Batch:
+        def ints(column: list) -> Tensor:
+            return torch.tensor(column, dtype=torch.long, device=device)
+
+        def floats(column: list) -> Tensor:
+            return torch.tensor(column, dtype=torch.float32, device=device)
+
+        def bools(column: list) -> Tensor:
+            return torch.tensor(column, dtype=torch.bool, device=device)
+
+        A, S, L = self.A, self.S, self.L
+        return Batch(
+            token_T=ints(self.token),
+            parent_T=ints(self.parent),
+            pos_T=ints(self.pos),
+            end_T=ints(self.end),
+            action_T=ints(self.action),
+            old_logp_T=floats(self.logp),
+            state_A=ints(A["state"]),
+            next_A=ints(A["next"]),
+            reward_A=floats(A["reward"]),
+            lo_A=ints(A["lo"]),
+            hi_A=ints(A["hi"]),
+            label_A=ints(A["label"]),
+            count_A=ints(A["count"]),
+            version_A=ints(A["version"]),
+            prev_S=ints(S["prev"]),
+            last_S=ints(S["last"]),
+            critic_S=ints(S["critic"]),
+            terminated_S=bools(S["terminated"]),
+            truncated_S=bools(S["truncated"]),
+            anchor_S=tuple(S["anchor"]),
+            leaf_L=ints(L["leaf"]),
+            return_L=floats(L["return"]),
+            success_L=ints(L["success"]),
+            fault_L=bools(L["fault"]),
+            count_L=ints(L["count"]),
+            tree_S=ints(S["tree"]),
+            tree_A=ints(A["tree"]),
+            tree_L=ints(L["tree"]),
+            trees=trees,
+        )
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What the actor-critic computes for a batch.
+
+    ``logp_T`` and ``entropy_T`` are 0 outside actions; ``value_S`` is None when no critic prompt was packed.
+    """
+
+    logp_T: Tensor
+    entropy_T: Tensor
+    value_S: Tensor | None = None
