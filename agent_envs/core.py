@@ -1,0 +1,292 @@
+"""What every text environment is: a Gymnasium environment whose observations and actions are Unicode text.
+
+Invariants:
+
+- All that an episode changes is ``turn``, ``_over``, ``_state`` and ``np_random``; `TextEnv.fork` copies just these.
+- A turn that breaks the grammar, or that the environment refuses, changes nothing but the turn counter.
+- ``terminated`` (the task is over) differs from ``truncated`` (the turn limit was reached), and ``success`` is ``None``
+  until either of them is true.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, overload
+
+import gymnasium
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from agent_envs.actions import Action, ActionError, Grammar
+
+SPLITS = ("train", "valid", "test")
+
+
+class SettingsError(ValueError):
+    """A setting the user can mend; its text is one line that says how."""
+
+
+class BackendUnavailable(RuntimeError):  # noqa: N818 (a state of the world, not a mistake of the caller)
+    """Something outside the episode failed (disk, service). Never shown to the agent: the episode is void, not lost."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task. Everything but `data` may be shown to the agent."""
+
+    id: str
+    """Unique within the environment's settings; `TaskSet.find` turns it back into the task."""
+    split: str
+    """"train", "valid" or "test"."""
+    prompt: str
+    """The first user message."""
+    language: str = "en"
+    """"en" or "zh": language of the prompt and of the environment's replies."""
+    level: int = 1
+    """Difficulty, counted from 1 (hops of a question, steps of a puzzle)."""
+    data: Any = None
+    """Frozen payload of the environment: answers, gold evidence. Never shown to the agent."""
+
+
+class TaskSet(Sequence[Task]):
+    """A lazy, deterministic sequence of tasks: `build(i)` makes task i, `index(id)` finds the number of an id."""
+
+    def __init__(self, size: int, build: Callable[[int], Task], number_of: Callable[[str], int | None]) -> None:
+        self._size, self._build, self._number_of = size, build, number_of
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Task]: ...
+    def __getitem__(self, index: int | slice) -> Task | list[Task]:
+        if isinstance(index, slice):
+            return [self._build(i) for i in range(*index.indices(self._size))]
+        number = index + self._size if index < 0 else index
+        if not 0 <= number < self._size:
+            raise IndexError(f"task {index} of {self._size}")
+        return self._build(number)
+
+    def __iter__(self) -> Iterator[Task]:
+        return map(self._build, range(self._size))
+
+    def find(self, task_id: str) -> Task | None:
+        """The task of that id, or None when this set has no such task."""
+        number = self._number_of(task_id)
+        return None if number is None or not 0 <= number < self._size else self._build(number)
+
+
+class AnyText(gymnasium.Space[str]):
+    """Every Unicode string. Gymnasium's `Text` enumerates its characters, which is slow and cannot hold all of Unicode."""
+
+    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
+        super().__init__(shape=None, dtype=None, seed=seed)
+
+    def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
+        """A short random string over several scripts (no surrogates); masks are not supported and must be None."""
+        if mask is not None or probability is not None:
+            raise ValueError("AnyText.sample takes neither mask nor probability")
+        alphabet = "abcXYZ 019()<>/{}[]:,.\n动作（）：搜索éß\u200bЖ🙂"
+        picks = self.np_random.integers(len(alphabet), size=int(self.np_random.integers(1, 24)))
+        return "".join(alphabet[i] for i in picks)
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        return False
+
+    def to_jsonable(self, sample_n: Iterable[str]) -> list[Any]:
+        return list(sample_n)
+
+    def from_jsonable(self, sample_n: list[Any]) -> list[str]:
+        return [str(item) for item in sample_n]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnyText)
+
+    def __repr__(self) -> str:
+        return "AnyText()"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one valid action led to; `TextEnv._act` returns it."""
+
+    text: str = ""
+    """The tool message; empty when the episode is over."""
+    reward: float = 0.0
+    terminated: bool = False
+    success: bool = False
+    """The verdict; read only when `terminated`."""
+
+
+class TextEnv(gymnasium.Env[str, str], ABC):
+    """Base of all environments: turn counting, truncation, parsing and the text that answers an invalid action.
+
+    A concrete environment sets `name`, `Config`, `grammar` and `metadata`, and writes `tasks`, `_begin`, `_act`,
+    `_metrics`, `expert` and `instructions`. Its `_state` must hold everything that an episode changes.
+    """
+
+    name: ClassVar[str]
+    Config: ClassVar[type[Any]]
+    grammar: ClassVar[Grammar]
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
+
+    def __init__(self, config: Any = None) -> None:
+        if config is None:
+            config = self.Config()
+        if not isinstance(config, self.Config):
+            raise SettingsError(f"{self.name}: settings must be a {self.Config.__name__}, not {type(config).__name__}")
+        if config.max_turns < 1:
+            raise SettingsError(f"{self.name}: max_turns must be at least 1, not {config.max_turns}")
+        self.config = config
+        self.max_turns: int = config.max_turns
+        self.observation_space = AnyText()
+        self.action_space = AnyText()
+        self.turn = 0
+        self._invalid_turns = 0
+        self._task: Task | None = None
+        self._state: Any = None
+        self._over = True
+
+    # ---- what an environment writes -------------------------------------------------------------------------------
+    @abstractmethod
+    def tasks(self, split: str) -> TaskSet:
+        """The tasks of "train", "valid" or "test"; the splits share no world or entity."""
+
+    @abstractmethod
+    def _begin(self, task: Task) -> Any:
+        """The first state of an episode of `task`."""
+
+    @abstractmethod
+    def _act(self, action: Action) -> Outcome:
+        """Carry out an action that the grammar accepted. Raise `ActionError` before changing anything to refuse it."""
+
+    @abstractmethod
+    def instructions(self, language: str) -> str:
+        """Role and goal, without the action format."""
+
+    @abstractmethod
+    def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
+        """The next full turn of a scripted expert that is right from every state.
+
+        `flaw` is the probability, at each decision where it can be made, of the environment's systematic mistake;
+        `rng` decides and is needed only when `flaw` > 0. The environment itself does not change.
+        """
+
+    def _metrics(self, *, over: bool) -> Mapping[str, float]:
+        """Numbers for `info["metrics"]`; scores of the whole episode only when it is `over`."""
+        return {}
+
+    def _copy_state(self, state: Any) -> Any:
+        """An independent copy of the state. Environments with immutable states return it as it is."""
+        return copy.deepcopy(state)
+
+    # ---- what a user calls ----------------------------------------------------------------------------------------
+    @property
+    def task(self) -> Task:
+        """The current task; raises `ResetNeeded` before the first reset."""
+        if self._task is None:
+            raise ResetNeeded(f"{self.name}: call reset before asking for the task")
+        return self._task
+
+    @property
+    def action_help(self) -> str:
+        """The actions in one line, in the language of the current task."""
+        return self.grammar.usage(self._language)
+
+    @property
+    def _language(self) -> str:
+        return self._task.language if self._task is not None else "en"
+
+    def system_prompt(self) -> str:
+        """Role, format and actions in the language of the current task (English before the first reset)."""
+        return f"{self.instructions(self._language)}\n{self.grammar.format(self._language)}\n{self.action_help}"
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start an episode; returns the task's prompt and `{"task": id, "split", "language", "level"}`.
+
+        `options["task"]` is a `Task` or an id; without it `np_random` draws from `options["split"]` (train).
+        """
+        super().reset(seed=seed)
+        options = options or {}
+        unknown = set(options) - {"task", "split"}
+        if unknown:
+            raise SettingsError(f"{self.name}: unknown reset option {sorted(unknown)[0]!r}: use 'task' or 'split'")
+        self._task = task = self._choose(options.get("task"), options.get("split"))
+        self._state = self._begin(task)
+        self.turn, self._invalid_turns, self._over = 0, 0, False
+        return task.prompt, {"task": task.id, "split": task.split, "language": task.language, "level": task.level}
+
+    def _choose(self, wanted: Task | str | None, split: str | None) -> Task:
+        if isinstance(wanted, Task):
+            return wanted
+        if wanted is None:
+            tasks = self.tasks(split or "train")
+            if not len(tasks):
+                raise SettingsError(f"{self.name}: the {split or 'train'} split is empty: raise its size")
+            return tasks[int(self.np_random.integers(len(tasks)))]
+        for name in SPLITS if split is None else (split,):
+            if (task := self.tasks(name).find(wanted)) is not None:
+                return task
+        raise SettingsError(f"{self.name}: no task {wanted!r} under these settings: see tasks(split)")
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play one turn: `action` is the whole text of the model's turn. Returns Gymnasium's five values."""
+        if self._over:
+            raise ResetNeeded(f"{self.name}: the episode is over (or never began): call reset first")
+        if not isinstance(action, str):
+            raise TypeError(f"{self.name}: an action is a str, not {type(action).__name__}")
+        self.turn += 1
+        done, error = None, None
+        try:
+            done = self.grammar.parse(action)
+            outcome = self._act(done)
+        except ActionError as refusal:
+            self._invalid_turns += 1
+            error = refusal.text(self._language)
+            outcome = Outcome(self.grammar.refuse(error, self._language), self._invalid_reward())
+        truncated = not outcome.terminated and self.turn >= self.max_turns
+        self._over = outcome.terminated or truncated
+        success = bool(outcome.terminated and outcome.success) if self._over else None
+        info = {
+            "success": success,
+            "invalid": error is not None,
+            "error": error,
+            "action": None if done is None else done.name,
+            "metrics": {"invalid": float(self._invalid_turns), **self._metrics(over=self._over)},
+        }
+        return outcome.text, float(outcome.reward), outcome.terminated, truncated, info
+
+    def _invalid_reward(self) -> float:
+        """Reward of a turn that was refused."""
+        return 0.0
+
+    def fork(self) -> Self:
+        """An independent environment at the same state, random state included; heavy read-only parts are shared."""
+        twin = copy.copy(self)
+        twin._np_random = copy.deepcopy(self._np_random)
+        twin._state = self._copy_state(self._state)
+        twin.action_space, twin.observation_space = (
+            copy.deepcopy(self.action_space),
+            copy.deepcopy(self.observation_space),
+        )
+        return twin
+
+    def close(self) -> None:
+        """Release what the environment holds. Safe to call twice."""
+
+
+@dataclass(frozen=True)
+class TurnLimit:
+    """Base of settings: every environment has a turn limit."""
+
+    max_turns: int = 10
+    """Turns after which an unfinished episode is truncated."""

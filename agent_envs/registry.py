@@ -1,0 +1,75 @@
+"""Environments by name. Nothing is imported until it is asked for, so that `import agent_envs` stays cheap.
+
+Outside packages add an environment through the entry-point group ``turnwise.envs``: ``name = "module:Class"``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+import gymnasium
+
+from agent_envs.core import SettingsError, TextEnv
+
+GROUP = "turnwise.envs"
+
+ENVS: dict[str, str] = {
+    "identity": "agent_envs.identity:IdentityEnv",
+    "wiki": "agent_envs.wiki.env:WikiEnv",
+}
+
+
+@cache
+def _outside() -> dict[str, str]:
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def names() -> list[str]:
+    """All known environments, those of outside packages included; our own names win."""
+    return sorted({**_outside(), **ENVS})
+
+
+def env_class(name: str) -> type[TextEnv]:
+    """The class of an environment; `SettingsError` with the closest name when it is unknown."""
+    target = ENVS.get(name) or _outside().get(name)
+    if target is None:
+        close = difflib.get_close_matches(name, names(), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise SettingsError(f"unknown environment {name!r}{hint} (known: {', '.join(names())})")
+    module, _, attribute = target.partition(":")
+    found: type[TextEnv] = getattr(import_module(module), attribute)
+    return found
+
+
+def make(name: str, config: Any = None) -> TextEnv:
+    """An environment with the given settings (an instance of its `Config`), or with its defaults."""
+    return env_class(name)(config)
+
+
+def from_settings(env: str, **settings: Any) -> TextEnv:
+    """The entry point behind `gymnasium.make`: keyword arguments are fields of the environment's `Config`."""
+    made = env_class(env)
+    known = [field.name for field in fields(made.Config)]
+    for key in settings:
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise SettingsError(f"{env}: unknown setting {key!r}{hint} (known: {', '.join(known)})")
+    return made(made.Config(**settings))
+
+
+def gym_id(name: str) -> str:
+    """The Gymnasium id of an environment: ``wiki`` → ``agent_envs/Wiki-v0``."""
+    return f"agent_envs/{name.title().replace('_', '')}-v0"
+
+
+def register() -> None:
+    """Make every environment of this package known to `gymnasium.make`."""
+    for name in ENVS:
+        if gym_id(name) not in gymnasium.registry:
+            gymnasium.register(gym_id(name), entry_point="agent_envs.registry:from_settings", kwargs={"env": name})

@@ -1,0 +1,97 @@
+"""What the wiki environment needs from a wiki, whatever stands behind it.
+
+A backend holds one or many wikis ("partitions"); every question to it names the partition and never sees another.
+Results are deterministic. A failure raises `BackendUnavailable`; it never becomes an observation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link inside the text of a line."""
+
+    start: int
+    """First character in the line's text."""
+    end: int
+    """One past the last character."""
+    title: str
+    """Title of the page it leads to."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a page: a fact, a sentence, a list item or a heading."""
+
+    text: str
+    links: tuple[Link, ...] = ()
+    level: int = 0
+    """0 for text; 1, 2 … for a heading."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page; line ids count from 1 and are stable under one `fingerprint`."""
+
+    title: str
+    lines: tuple[Line, ...]
+    aliases: tuple[str, ...] = ()
+    """Other titles that lead here (redirects, the title in another language)."""
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """All links of the page in reading order: link n of the page is `links[n - 1]`."""
+        return tuple(link for line in self.lines for link in line.links)
+
+    @cached_property
+    def shown(self) -> tuple[str, ...]:
+        """The lines as an agent sees them: ``[2] capital: {1:Tor Vin}``."""
+        out, number = [], 0
+        for at, line in enumerate(self.lines, 1):
+            pieces, end = [], 0
+            for link in line.links:
+                number += 1
+                pieces += [line.text[end : link.start], f"{{{number}:{line.text[link.start : link.end]}}}"]
+                end = link.end
+            mark = "#" * line.level + " " if line.level else ""
+            out.append(f"[{at}] {mark}{''.join(pieces)}{line.text[end:]}")
+        return tuple(out)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One search result."""
+
+    title: str
+    snippet: str
+    """The line of the page that holds most of the query."""
+    score: float
+
+
+class WikiBackend(Protocol):
+    """Read access to wikis. Implementations are picklable and open their files lazily in each process."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the corpus and of the tokeniser: equal fingerprints answer every question alike."""
+
+    def resolve(self, title: str, partition: str) -> str | None:
+        """The true title of a page, also from an alias or in other case, width or spacing; None: no such page."""
+
+    def page(self, title: str, partition: str) -> Page | None:
+        """The page of exactly that title."""
+
+    def search(self, query: str, partition: str, k: int = 5, offset: int = 0) -> list[Hit]:
+        """Best pages for a query, best first, ties by page number."""
+
+    def similar(self, title: str, partition: str, k: int = 5) -> list[str]:
+        """Titles spelled most like the given one."""
+
+    def random(self, rng: np.random.Generator, partition: str) -> str:
+        """A title drawn by `rng`."""

@@ -1,0 +1,51 @@
+"""From settings to a corpus: its tasks (cheap, no index) and its backend (built once into the cache)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+
+import tantivy
+
+from agent_envs.cache import build_once, cache_dir
+from agent_envs.core import TaskSet
+from agent_envs.wiki import store, world
+from agent_envs.wiki.backend import Page
+from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.index import IndexBackend
+from agent_envs.wiki.tasks import world_tasks
+
+_SHAPING = ("corpus", "seed", "train_worlds", "valid_worlds", "test_worlds", "pages", "languages")
+_SOURCES = ("names.py", "relations.py", "world.py", "store.py", "tokens.py")
+
+
+def tasks_of(config: WikiConfig, split: str) -> TaskSet:
+    """The tasks of a split under these settings."""
+    return world_tasks(config, split)
+
+
+def _pages(config: WikiConfig) -> Iterator[tuple[str, Iterator[Page]]]:
+    return world.pages_of(config)
+
+
+def corpus_key(config: WikiConfig) -> str:
+    """Names the built corpus: the settings that shape it, the code that makes it and the engine's version."""
+    digest = blake2b(digest_size=10)
+    digest.update(json.dumps({name: getattr(config, name) for name in _SHAPING}).encode())
+    digest.update(tantivy.__version__.encode())
+    for name in _SOURCES:
+        digest.update((Path(__file__).parent / name).read_bytes())
+    return f"{config.corpus}-{digest.hexdigest()}"
+
+
+def backend_of(config: WikiConfig) -> IndexBackend:
+    """The backend of these settings, shared by all environments of the process; builds a missing corpus."""
+    return _opened(cache_dir() / "wiki" / corpus_key(config), config)
+
+
+@lru_cache(maxsize=8)
+def _opened(folder: Path, config: WikiConfig) -> IndexBackend:
+    return IndexBackend(build_once(folder, lambda place: store.write(place, _pages(config))))

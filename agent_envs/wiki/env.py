@@ -1,0 +1,240 @@
+"""The wiki environment: read pages, follow links, save evidence, submit an answer.
+
+Invariants: a state is an immutable value, so a fork shares it; observations come from the backend and the replies only;
+a missing page or line is an answer, a backend that fails raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agent_envs.actions import Action, ActionError, Args, Grammar, Verb
+from agent_envs.core import BackendUnavailable, Outcome, Task, TaskSet, TextEnv
+from agent_envs.wiki import arguments, replies
+from agent_envs.wiki.backend import Page, WikiBackend
+from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.corpus import backend_of, tasks_of
+from agent_envs.wiki.expert import Situation, expert_turn
+from agent_envs.wiki.reward import reward, score
+from agent_envs.wiki.tasks import Gold
+from agent_envs.wiki.tokens import fold
+
+_MAX_FOUND = 5
+
+
+@dataclass(frozen=True)
+class View:
+    """What is open: a page from some line on, or a list of search results."""
+
+    title: str | None
+    """Title of the page; None for search results."""
+    first: int = 1
+    """First line shown."""
+    query: str = ""
+    """What was searched for."""
+    number: int = 1
+    """Which page of results."""
+
+
+@dataclass(frozen=True)
+class State:
+    """All that an episode changes."""
+
+    views: tuple[View, ...] = ()
+    """The open view and those behind it, oldest first."""
+    saved: tuple[tuple[str, int], ...] = ()
+    """Saved (title, line id), in the order of saving, each once."""
+    found: int = 0
+    """Line after which FIND(text, next) goes on."""
+    answer: str | None = None
+    """The submitted answer."""
+
+
+class WikiEnv(TextEnv):
+    """Multi-hop questions over small wikis; the reward comes with SUBMIT."""
+
+    name: ClassVar[str] = "wiki"
+    Config: ClassVar[type[Any]] = WikiConfig
+    config: WikiConfig
+    grammar: ClassVar[Grammar] = Grammar(
+        Verb("NAVIGATE", "title[#section]", aliases={"zh": "打开"}, usages={"zh": "标题[#节]"}),
+        Verb("SEARCH", "query[, page=n]", aliases={"zh": "搜索"}, usages={"zh": "词语[, page=n]"}),
+        Verb("CLICK", "n or link text", aliases={"zh": "点击"}, usages={"zh": "n 或链接文字"}),
+        Verb("FIND", "text[, next]", aliases={"zh": "查找"}, usages={"zh": "文字[, next]"}),
+        Verb("SAVE_LINE_IDS", "17-19, 108-145", aliases={"zh": "保存行"}),
+        Verb("BACK", "", Args.NONE, aliases={"zh": "返回"}),
+        Verb("SUBMIT", "answer", aliases={"zh": "提交"}, usages={"zh": "答案"}),
+    )
+
+    def __init__(self, config: WikiConfig | None = None, backend: WikiBackend | None = None) -> None:
+        """Without a `backend` that of the settings is opened (and built the first time) when a turn needs it."""
+        super().__init__(config)
+        self._own_backend = backend
+
+    @property
+    def backend(self) -> WikiBackend:
+        return self._own_backend or backend_of(self.config)
+
+    def tasks(self, split: str) -> TaskSet:
+        return tasks_of(self.config, split)
+
+    def instructions(self, language: str) -> str:
+        return "阅读维基，回答问题。" if language == "zh" else "Answer the question by reading the wiki."
+
+    def _begin(self, task: Task) -> State:
+        return State()
+
+    def _copy_state(self, state: State) -> State:
+        return state
+
+    @property
+    def _gold(self) -> Gold:
+        gold = self.task.data
+        assert isinstance(gold, Gold)
+        return gold
+
+    def _act(self, action: Action) -> Outcome:
+        return self._handlers[action.name](self, action.args)
+
+    def _page(self, title: str) -> Page:
+        page = self.backend.page(title, self._gold.partition)
+        if page is None:
+            raise BackendUnavailable(f"the wiki lost the page {title!r}")
+        return page
+
+    def _say(self, key: str, **values: object) -> Outcome:
+        return Outcome(replies.say(key, self.task.language, **values))
+
+    def _open(self, view: View) -> Outcome:
+        """Show a view and put it on top of those behind it."""
+        text = self._show(view)
+        self._state = replace(self._state, views=(*self._state.views, view), found=0)
+        return Outcome(text)
+
+    def _show(self, view: View) -> str:
+        config, language = self.config, self.task.language
+        if view.title is not None:
+            return replies.show_page(self._page(view.title), view.first, language, config.max_lines, config.max_chars)
+        offset = (view.number - 1) * config.hits
+        hits = self.backend.search(view.query, self._gold.partition, config.hits + 1, offset)
+        more = view.number + 1 if len(hits) > config.hits else None
+        return replies.show_hits(hits[: config.hits], offset, more, language)
+
+    def _navigate(self, args: str) -> Outcome:
+        title, section = self.backend.resolve(args, self._gold.partition), ""
+        if title is None and "#" in args:
+            name, _, section = args.rpartition("#")
+            title = self.backend.resolve(name, self._gold.partition)
+        if title is None:
+            similar = self.backend.similar(args, self._gold.partition, self.config.hits)
+            return self._say("similar", titles="; ".join(similar)) if similar else self._say("missing")
+        if not section.strip():
+            return self._open(View(title))
+        page = self._page(title)
+        headings = {fold(line.text): at for at, line in reversed(list(enumerate(page.lines, 1))) if line.level}
+        first = headings.get(fold(section)) or arguments.number(section)
+        if first is None or not 1 <= first <= len(page.lines):
+            return self._say("section", titles="; ".join(line.text for line in page.lines if line.level) or "-")
+        return self._open(View(title, first))
+
+    def _search(self, args: str) -> Outcome:
+        query, option = arguments.split_option(args, ("page",))
+        number = arguments.number(option.removeprefix("page").strip().removeprefix("=")) if option else 1
+        if not number or number > 10_000:
+            raise ActionError("page=n needs a number from 1", "page=n 需要从1起的数字")
+        return self._open(View(None, query=query[:400], number=number))
+
+    def _click(self, args: str) -> Outcome:
+        if not self._state.views:
+            return self._say("nopage")
+        view = self._state.views[-1]
+        if view.title is None:
+            offset = (view.number - 1) * self.config.hits
+            hits = self.backend.search(view.query, self._gold.partition, self.config.hits + 1, offset)
+            links = [(hit.title, hit.title) for hit in hits[: self.config.hits]]
+        else:
+            text = self._page(view.title)
+            links = [(row.text[link.start : link.end], link.title) for row in text.lines for link in row.links]
+        number = arguments.number(args)
+        if number is None:
+            wanted = fold(args)
+            target = next((title for text, title in links if wanted in (fold(text), fold(title))), None)
+        else:
+            target = links[number - 1][1] if 1 <= number <= len(links) else None
+        if target is None:
+            return self._say("links", links=len(links)) if links else self._say("nolink")
+        return self._navigate(target)
+
+    def _find(self, args: str) -> Outcome:
+        if not self._state.views or self._state.views[-1].title is None:
+            return self._say("nopage")
+        wanted, option = arguments.split_option(args, ("next", "下一个"))
+        after = self._state.found if option else 0
+        page, needle = self._page(self._state.views[-1].title), fold(wanted)
+        found = [at for at, line in enumerate(page.lines, 1) if at > after and needle and needle in fold(line.text)]
+        if not found:
+            return self._say("notfound")
+        rows = [page.shown[at - 1] for at in found[:_MAX_FOUND]]
+        if len(found) > _MAX_FOUND:
+            rows.append(replies.say("further", self.task.language, left=len(found) - _MAX_FOUND))
+        self._state = replace(self._state, found=found[:_MAX_FOUND][-1])
+        return Outcome("\n".join(rows))
+
+    def _save(self, args: str) -> Outcome:
+        ranges = arguments.line_ranges(args)
+        if not self._state.views or self._state.views[-1].title is None:
+            return self._say("nopage")
+        title = self._state.views[-1].title
+        lines = len(self._page(title).lines)
+        rows, saved = [], dict.fromkeys(self._state.saved)
+        for first, last in ranges:
+            ids, row = replies.saved_range(first, last, lines, self.task.language)
+            rows.append(row)
+            saved |= dict.fromkeys((title, id) for id in ids)
+        self._state = replace(self._state, saved=tuple(saved))
+        return Outcome("\n".join(rows))
+
+    def _back(self, args: str) -> Outcome:
+        if len(self._state.views) < 2:
+            return self._say("back")
+        text = self._show(self._state.views[-2])
+        self._state = replace(self._state, views=self._state.views[:-1], found=0)
+        return Outcome(text)
+
+    def _submit(self, args: str) -> Outcome:
+        self._state = replace(self._state, answer=args)
+        scores = score(self._gold, args, self._state.saved)
+        earned = reward(scores, self.config.outcome, self.config.evidence, self.config.evidence_beta)
+        return Outcome("", earned, terminated=True, success=scores.em == 1)
+
+    _handlers: ClassVar[dict[str, Callable[[WikiEnv, str], Outcome]]] = {
+        "NAVIGATE": _navigate,
+        "SEARCH": _search,
+        "CLICK": _click,
+        "FIND": _find,
+        "SAVE_LINE_IDS": _save,
+        "BACK": _back,
+        "SUBMIT": _submit,
+    }
+
+    def _invalid_reward(self) -> float:
+        return -self.config.invalid_penalty
+
+    def _metrics(self, *, over: bool) -> Mapping[str, float]:
+        metrics = {"saved": float(len(self._state.saved))}
+        return metrics | asdict(score(self._gold, self._state.answer, self._state.saved)) if over else metrics
+
+    def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
+        now = Situation(
+            self._gold,
+            [view.title for view in self._state.views],
+            self._state.saved,
+            self.max_turns - self.turn,
+            self.config.evidence > 0,
+            self._page,
+        )
+        return expert_turn(now, flaw, rng)

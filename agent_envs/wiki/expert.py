@@ -1,0 +1,127 @@
+"""The scripted expert, and the demonstrator with a systematic flaw that a small model is cloned from.
+
+Invariants: a turn depends on the environment's state only; each thought quotes the line that the action is made from;
+without a flaw the expert is right from every state that leaves it enough turns. The flawed one takes one relation for
+another (`MISTAKES`) and then goes on as if it were right, reading its position in the chain off the pages behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent_envs.actions import render
+from agent_envs.wiki.backend import Page
+from agent_envs.wiki.relations import MISTAKES, RELATIONS
+from agent_envs.wiki.tasks import Gold
+
+_EARLY = 0.1
+"""Share of the flaw that stops a hop too early."""
+_MISTAKEN = MISTAKES | {RELATIONS[asked]: RELATIONS[taken] for asked, taken in MISTAKES.items()}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the expert sees: the state of an episode."""
+
+    gold: Gold
+    trail: Sequence[str | None]
+    """Titles of the open page and the pages behind it, oldest first; None stands for a list of search results."""
+    saved: Sequence[tuple[str, int]]
+    """Saved (title, line id), oldest first."""
+    turns_left: int
+    """Turns left, this one included."""
+    save_all: bool
+    """Whether every gold line is to be saved, not only the answer's."""
+    page_of: Callable[[str], Page]
+    """Page of a title in the trail."""
+
+
+def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
+    """The next turn. `rng` is needed when `flaw` > 0."""
+    if flaw > 0 and rng is None:
+        raise ValueError("an expert with a flaw needs an rng")
+    hops = now.gold.hops
+    at = _position(now, flawed=flaw > 0)
+    if at is None:
+        return _return(now)
+    title = now.trail[-1]
+    assert title is not None
+    page = now.page_of(title)
+    right = hops[at].line if hops[at].title == title else _find(page, hops[at].relation)
+    if right is None:
+        return render("SUBMIT", title, title)
+    wrong = _find(page, _MISTAKEN.get(hops[at].relation)) if flaw > 0 else None
+    line = next((id for where, id in reversed(now.saved) if where == title and id in (right, wrong)), None)
+    is_saved = line is not None
+    if line is None:
+        line = wrong if wrong is not None and rng is not None and rng.random() < flaw else right
+    quote = page.shown[line - 1].partition(" ")[2]
+    last = at == len(hops) - 1
+    if not is_saved and (last or now.save_all) and now.turns_left > len(hops) - at:
+        return render("SAVE_LINE_IDS", str(line), f"{quote} [{line}]")
+    on_path = line == right and hops[at].title == title
+    target = None if last else _link(page, line, hops[at + 1].title if on_path else None)
+    if target is None or (rng is not None and flaw > 0 and rng.random() < flaw * _EARLY):
+        answer = now.gold.answer if last and on_path else page.lines[line - 1].text.partition(": ")[2]
+        return render("SUBMIT", answer, quote)
+    return render("CLICK", str(target), quote)
+
+
+def _position(now: Situation, *, flawed: bool) -> int | None:
+    """The hop that the open page serves, None when the agent is lost."""
+    if not now.trail or now.trail[-1] is None:
+        return None
+    hops, here = now.gold.hops, now.trail[-1]
+    for at, hop in enumerate(hops):
+        if hop.title == here:
+            return at
+    return _believed(now) if flawed else None
+
+
+def _believed(now: Situation) -> int | None:
+    """The position of one who followed right and confused links from the start page on."""
+    hops, trail = now.gold.hops, list(now.trail)
+    starts = [index for index, title in enumerate(trail) if title == hops[0].title]
+    if not starts:
+        return None
+    at = 0
+    for here, following in zip(trail[starts[-1] :], trail[starts[-1] + 1 :], strict=False):
+        if here is None or following is None or at + 1 >= len(hops):
+            return None
+        page = now.page_of(here)
+        relation = hops[at].relation
+        lines = [_find(page, relation), _find(page, _MISTAKEN.get(relation))]
+        if not any(
+            link.title == following for line in lines if line is not None for link in page.lines[line - 1].links
+        ):
+            return None
+        at += 1
+    return at
+
+
+def _return(now: Situation) -> str:
+    """From a wrong place: one step back when that is a page of the chain, else to its beginning."""
+    titles = [hop.title for hop in now.gold.hops]
+    if len(now.trail) > 1 and now.trail[-2] in titles:
+        return render("BACK", "", now.trail[-2] or "")
+    return render("NAVIGATE", titles[0], titles[0])
+
+
+def _find(page: Page, relation: str | None) -> int | None:
+    """Line id of the page's line about a relation."""
+    for at, line in enumerate(page.lines, 1):
+        if relation is not None and line.text.startswith(f"{relation}: "):
+            return at
+    return None
+
+
+def _link(page: Page, line: int, title: str | None) -> int | None:
+    """Number of the link of a line that leads to `title` (None: of its first link)."""
+    before = sum(len(row.links) for row in page.lines[: line - 1])
+    for at, link in enumerate(page.lines[line - 1].links, 1):
+        if title is None or link.title == title:
+            return before + at
+    return None

@@ -1,0 +1,171 @@
+"""The offline backend: our own tokens in one read-only tantivy segment, similar titles re-ranked by edit distance.
+
+Invariants: ties go to the lower page id; no text of an agent reaches a query parser; files are opened on first use and
+anew in every process, so the object pickles as its folder and survives a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import tantivy
+from rapidfuzz import fuzz
+
+from agent_envs.core import BackendUnavailable
+from agent_envs.wiki import store, tokens
+from agent_envs.wiki.backend import Hit, Page
+
+_TITLE_WEIGHT = 2.0
+_CANDIDATES = 60
+
+
+class IndexBackend:
+    """A `WikiBackend` over the files that `store.write` made."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self._files: _Files | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"folder": self.folder, "_files": None}
+
+    @property
+    def _open(self) -> _Files:
+        if self._files is None or self._files.pid != os.getpid():
+            try:
+                self._files = _Files(self.folder)
+            except (OSError, ValueError) as error:
+                raise BackendUnavailable(f"cannot open the wiki at {self.folder}: {error}") from error
+        return self._files
+
+    @property
+    def fingerprint(self) -> str:
+        return self._open.fingerprint
+
+    def partitions(self) -> list[str]:
+        """Names of all partitions, in corpus order."""
+        return list(self._open.partitions)
+
+    def resolve(self, title: str, partition: str) -> str | None:
+        number = self._open.number(title, partition)
+        return None if number is None else self._open.page(number).title
+
+    def page(self, title: str, partition: str) -> Page | None:
+        number = self._open.number(title, partition)
+        if number is None:
+            return None
+        page = self._open.page(number)
+        return page if page.title == title else None
+
+    def search(self, query: str, partition: str, k: int = 5, offset: int = 0) -> list[Hit]:
+        return list(self._open.search(query, partition, k, offset))
+
+    def similar(self, title: str, partition: str, k: int = 5) -> list[str]:
+        return list(self._open.similar(title, partition, k))
+
+    def random(self, rng: np.random.Generator, partition: str) -> str:
+        part = self._open.partition(partition)
+        return self._open.page(int(rng.integers(part.first, part.end))).title
+
+
+@dataclass(frozen=True)
+class _Partition:
+    number: int
+    first: int
+    end: int
+
+
+class _Files:
+    """The open files of one process, with caches over them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pid = os.getpid()
+        meta = json.loads((folder / store.META).read_text(encoding="utf-8"))
+        self.fingerprint: str = meta["fingerprint"]
+        self.partitions = {name: _Partition(*row) for name, row in meta["partitions"].items()}
+        self._offsets = np.load(folder / store.OFFSETS, mmap_mode="r")
+        self._hashes = np.load(folder / store.HASHES, mmap_mode="r")
+        self._owners = np.load(folder / store.OWNERS, mmap_mode="r")
+        with (folder / store.PAGES).open("rb") as pages:
+            self._pages = mmap.mmap(pages.fileno(), 0, access=mmap.ACCESS_READ)
+        self._schema = store.schema()
+        index = tantivy.Index(self._schema, path=str(folder / store.INDEX))
+        index.config_reader(num_warmers=0)
+        self._searcher = index.searcher()
+        # Groups of episodes on one task repeat their requests; all results are immutable.
+        self.page = lru_cache(8192)(self._page)
+        self.number = lru_cache(16384)(self._number)
+        self.search = lru_cache(4096)(self._search)
+        self.similar = lru_cache(4096)(self._similar)
+
+    def partition(self, name: str) -> _Partition:
+        try:
+            return self.partitions[name]
+        except KeyError:
+            raise BackendUnavailable(f"the wiki has no partition {name!r}") from None
+
+    def _page(self, number: int) -> Page:
+        return store.load(self._pages[self._offsets[number] : self._offsets[number + 1]])
+
+    def _number(self, title: str, partition: str) -> int | None:
+        key = np.uint64(store.title_hash(title, partition))
+        at = int(self._hashes.searchsorted(key))
+        if at == len(self._hashes) or self._hashes[at] != key:
+            return None
+        number, folded = int(self._owners[at]), tokens.fold(title)
+        page = self.page(number)
+        return number if any(tokens.fold(name) == folded for name in (page.title, *page.aliases)) else None
+
+    def _term(self, field: str, token: str, weight: float) -> tuple[object, object]:
+        query = tantivy.Query.term_query(
+            self._schema, field, token, index_option="freq" if field != store.GRAMS else "basic"
+        )
+        return tantivy.Occur.Should, query if weight == 1 else tantivy.Query.boost_query(query, weight)
+
+    def _top(self, clauses: list[tuple[object, object]], k: int, offset: int = 0) -> list[tuple[float, int]]:
+        """(score, page id), best first; equal scores in page order, also across the cut."""
+        if not clauses:
+            return []
+        hits = self._searcher.search(tantivy.Query.boolean_query(clauses), limit=k, offset=offset, count=False).hits
+        return [(score, address.doc) for score, address in hits]
+
+    def _search(self, query: str, partition: str, k: int, offset: int) -> tuple[Hit, ...]:
+        part = self.partition(partition).number
+        words = list(dict.fromkeys(tokens.tokenise(query[:2000])))[: tokens.MAX_TOKENS]
+        clauses = []
+        for word in words:
+            token = store.term(part, word)
+            clauses += [self._term(store.TITLE, token, _TITLE_WEIGHT), self._term(store.BODY, token, 1)]
+        return tuple(
+            Hit(page.title, _snippet(page, words), score)
+            for score, number in self._top(clauses, k, offset)
+            for page in (self.page(number),)
+        )
+
+    def _similar(self, title: str, partition: str, k: int) -> tuple[str, ...]:
+        part = self.partition(partition).number
+        clauses = [self._term(store.GRAMS, store.term(part, gram), 1) for gram in tokens.grams(title)[:64]]
+        folded = tokens.fold(title)[:128]
+        ranked = sorted(
+            (-fuzz.ratio(folded, tokens.fold(page.title)), number, page.title)
+            for _, number in self._top(clauses, _CANDIDATES)
+            for page in (self.page(number),)
+        )
+        return tuple(found for _, _, found in ranked[:k])
+
+
+def _snippet(page: Page, words: list[str]) -> str:
+    """The line that holds most of the words; the first of equals."""
+    best, most = 0, 0
+    for at, line in enumerate(page.lines):
+        text = line.text.casefold()
+        held = sum(word in text for word in words)
+        if held > most:
+            best, most = at, held
+    return page.lines[best].text if page.lines else ""
