@@ -82,7 +82,7 @@ class TaskSet(Sequence[Task]):
 
 
 class AnyText(gymnasium.Space[str]):
-    """Every Unicode string. Gymnasium's `Text` enumerates its characters, which is slow and cannot hold all of Unicode."""
+    """Every Unicode string. Gymnasium's `Text` enumerates its characters: slow, and never all of Unicode."""
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(shape=None, dtype=None, seed=seed)
