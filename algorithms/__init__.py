@@ -1,0 +1,33 @@
+"""Formulas only: an algorithm turns token trees into a loss. Adding one is a file and a line in `ALGORITHMS`."""
+
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any
+
+from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
+from algorithms.grpo import GRPO
+from algorithms.selfac import SelfAC
+
+ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
+    "grpo": GRPO,
+    "selfac": SelfAC,
+}
+ENTRY_POINTS = "turnwise.algorithms"
+"""Entry-point group by which other packages add algorithms: ``name = "module:Class"``."""
+
+
+def algorithm_class(name: str) -> type[Algorithm[Any]]:
+    """The algorithm called ``name``, ours or another package's. Raises ValueError when there is none."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if name in others:
+        found: type[Algorithm[Any]] = others[name].load()
+        return found
+    names = sorted({*ALGORITHMS, *others})
+    close = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise ValueError(f"unknown algorithm {name!r}; there are {', '.join(names)}{hint}")
+
+
+__all__ = ["ALGORITHMS", "ENTRY_POINTS", "Algorithm", "ForkPoint", "Loss", "Sampling", "algorithm_class"]

@@ -1,0 +1,116 @@
+"""What an algorithm is: two functions of a batch, and the few questions that the rollout asks it.
+
+Invariant: an algorithm sees token trees (`Batch`) and the actor-critic's numbers for them (`Forward`), nothing else.
+Its fields are its hyper-parameters; it keeps no state between calls.
+
+Legend of the shape suffixes: T tokens, A actions, S states, L leaves = episodes.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Generic, TypeVar
+
+from torch import Tensor
+
+from agents.tree import Batch, Forward
+
+Credit = TypeVar("Credit")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What `Algorithm.loss` returns."""
+
+    total: Tensor
+    """Scalar to minimise, with its graph."""
+    stats: dict[str, float]
+    """Plain numbers for the log: ``policy``, ``clip_fraction`` and whatever else the algorithm has to tell."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What the rollout obeys. Algorithms that steer it further (a budget, look-ahead tokens) add their fields here."""
+
+    group: int = 1
+    """Episodes played per task; they share one tree."""
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """Where the rollout stands when it asks an algorithm whether to branch: at the start of a turn."""
+
+    entropy: float
+    """Mean entropy, in nats, of the first tokens of this turn."""
+    first_entropy: float
+    """The same for the first turn of this path; forks inherit it."""
+    tokens: int
+    """How many tokens of this turn were measured."""
+    live: int
+    """Branches of this task that are still being played."""
+    made: int
+    """Episodes of this task begun so far."""
+    left: int
+    """Episodes that the task's budget still allows."""
+    calls: int
+    """Turns taken on this path."""
+
+
+class Algorithm(ABC, Generic[Credit]):
+    """A rule that turns episodes into a loss. Subclasses are frozen dataclasses; none inherits from another."""
+
+    critic: ClassVar[bool] = False
+    """True: the critic prompt is packed under every state and `Forward.value_S` is there."""
+    judged: ClassVar[bool] = False
+    """True: every action gets a judge's label before the update."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """True: `Batch.ref_logp_T` must be filled."""
+        return False
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling()
+
+    def branch(self, fork: ForkPoint, rng: random.Random) -> int:
+        """How many extra actions to sample at this state while rolling out."""
+        return 0
+
+    @abstractmethod
+    def credit(self, batch: Batch, old: Forward) -> Credit:
+        """Group statistics, advantages and weights: once per batch, without gradient.
+
+        ``old`` is the trainer's own forward before the first update; ``batch.old_logp_T`` are its log-probabilities.
+        """
+
+    @abstractmethod
+    def loss(self, batch: Batch, new: Forward, credit: Credit, /) -> Loss:
+        """The loss over the whole ``batch`` under the current parameters: once per epoch, with gradient."""
+
+
+def require(holds: bool, message: str) -> None:
+    """Raises ValueError with ``message`` unless ``holds``; for hyper-parameters."""
+    if not holds:
+        raise ValueError(message)
+
+
+def require_choice(value: str, kind: type[StrEnum]) -> None:
+    """Raises ValueError, naming the choices, unless ``value`` is one of ``kind``."""
+    choices = [choice.value for choice in kind]
+    require(value in choices, f"{kind.__name__} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def reference_logp(batch: Batch) -> Tensor:
+    """The reference's log-probabilities. Raises ValueError when the batch has none."""
+    if batch.ref_logp_T is None:
+        raise ValueError("a KL coefficient needs the reference's log-probabilities (ref_logp_T), and the batch has none")
+    return batch.ref_logp_T
+
+
+def floats(**stats: Tensor | float) -> dict[str, float]:
+    """Plain, detached numbers for `Loss.stats`."""
+    return {name: float(x.detach()) if isinstance(x, Tensor) else x for name, x in stats.items()}

@@ -1,0 +1,148 @@
+"""GRPO and its relatives: several episodes of one task, each judged by how it did within its group. No critic.
+
+A token that several episodes share enters the loss once per episode. That is exact with three numbers per token, summed
+over the episodes below it: the positive weighted advantages, the negative ones, and the weights (for the KL).
+
+    GRPO       the defaults (arXiv 2402.03300 with DAPO's token mean, 2503.14476)
+    Dr. GRPO   scale none, aggregation seq-mean-token-sum-norm (arXiv 2503.20783)
+    RLOO       baseline leave_one_out, scale none, ratio sequence (arXiv 2402.14740)
+    GSPO       ratio sequence_mean, clip_low 3e-4, clip_high 4e-4 (arXiv 2507.18071)
+    LUSPO      the same with aggregation seq-mean-token-sum
+
+Legend of the shape suffixes: T tokens, A actions, L leaves = episodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from agents.tree import Batch, Forward
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.groups import Aggregation, Baseline, Scale, group_advantage, token_weight
+from algorithms.maths import KL, bounded, clipped, kl_divergence, surrogate, weighted_mean
+
+
+class Ratio(StrEnum):
+    """What is clipped: the ratio of each token, the geometric mean over an episode, or one product per episode."""
+
+    TOKEN = "token"
+    SEQUENCE_MEAN = "sequence_mean"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True)
+class GroupCredit:
+    """Weights of the loss. ``plus``, ``minus`` and ``count`` are per token for the token ratio, else per episode."""
+
+    adv_L: Tensor
+    plus: Tensor
+    """Sum of weight times advantage over the episodes that share it, where the advantage is positive."""
+    minus: Tensor
+    """The same where it is negative."""
+    count: Tensor
+    """How many episodes share it."""
+    weight_T: Tensor
+    """Sum of the weights of the episodes that share a token."""
+
+
+@dataclass(frozen=True)
+class GRPO(Algorithm[GroupCredit]):
+    """loss = clipped surrogate of the group advantages + kl_coef KL."""
+
+    group: int = 8
+    """Episodes per task."""
+    ratio: Ratio = Ratio.TOKEN
+    """What is clipped: each token's ratio, the episode's mean (GSPO), or the episode's product."""
+    baseline: Baseline = Baseline.MEAN
+    """What a return is compared with."""
+    scale: Scale = Scale.GROUP
+    """What the difference is divided by."""
+    std_eps: float = 1e-6
+    """Added to that deviation."""
+    aggregation: Aggregation | None = None
+    """How token losses become one number; None is token-mean for the token ratio, else seq-mean-token-mean."""
+    length_norm: float = 512.0
+    """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
+    clip_low: float = 0.2
+    """A ratio below 1 - clip_low stops teaching against a bad token."""
+    clip_high: float = 0.2
+    """A ratio above 1 + clip_high stops teaching for a good token (DAPO: 0.28)."""
+    dual_clip: float = 3.0
+    """Largest ratio that counts against a bad token; inf switches it off."""
+    kl_coef: float = 0.0
+    """Weight of the divergence from the reference policy (LoRA off)."""
+    kl: KL = KL.K3
+    """How that divergence is estimated."""
+
+    def __post_init__(self) -> None:
+        require_choice(self.ratio, Ratio)
+        require_choice(self.baseline, Baseline)
+        require_choice(self.scale, Scale)
+        require_choice(self.aggregation or Aggregation.TOKEN_MEAN, Aggregation)
+        require_choice(self.kl, KL)
+        require(self.group >= 1, f"group must be at least 1, not {self.group}")
+        require(self.std_eps >= 0, f"std_eps must not be negative, but is {self.std_eps}")
+        require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
+        require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
+        require(self.clip_high >= 0, f"clip_high must not be negative, but is {self.clip_high}")
+        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
+        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.kl_coef > 0
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(group=self.group)
+
+    @torch.no_grad()
+    def credit(self, batch: Batch, old: Forward) -> GroupCredit:
+        length_L, count_L = lengths(batch), batch.count_L * ~batch.fault_L
+        adv_L = group_advantage(batch.return_L, count_L, batch.tree_L, self.baseline, self.scale, self.std_eps)
+        return self.weigh(batch, adv_L, length_L, count_L)
+
+    def weigh(self, batch: Batch, adv_L: Tensor, length_L: Tensor, count_L: Tensor) -> GroupCredit:
+        """The weights of the loss for given advantages: aggregation and counts, summed over who shares a token."""
+        mode = self.aggregation
+        if mode is None:
+            mode = Aggregation.TOKEN_MEAN if self.ratio == Ratio.TOKEN else Aggregation.SEQ_MEAN_TOKEN_MEAN
+        weight_L = count_L * token_weight(mode, length_L, count_L, self.length_norm)
+
+        def share(x_L: Tensor) -> Tensor:
+            return batch.to_tokens(batch.sum_below(x_L))
+
+        plus_L, minus_L = weight_L * adv_L.clamp_min(0), weight_L * adv_L.clamp_max(0)
+        if self.ratio == Ratio.TOKEN:
+            return GroupCredit(adv_L, share(plus_L), share(minus_L), share(count_L), share(weight_L))
+        return GroupCredit(adv_L, plus_L * length_L, minus_L * length_L, count_L, share(weight_L))
+
+    def loss(self, batch: Batch, new: Forward, credit: GroupCredit, /) -> Loss:
+        delta = new.logp_T - batch.old_logp_T
+        if self.ratio != Ratio.TOKEN:
+            delta = batch.per_episode(batch.per_action(delta))
+        if self.ratio == Ratio.SEQUENCE_MEAN:
+            delta = delta / lengths(batch).clamp_min(1)
+        delta = bounded(delta)
+        sides = (credit.plus, credit.minus, self.clip_low, self.clip_high, self.dual_clip)
+        total = policy = surrogate(delta, *sides).sum()
+        stats = floats(
+            policy=policy,
+            clip_fraction=weighted_mean(clipped(delta, *sides).double(), credit.count.double()),
+            entropy=weighted_mean(new.entropy_T, credit.weight_T),
+            zero_groups=1 - batch.tree_L[credit.adv_L != 0].unique().numel() / batch.trees,
+        )
+        if self.needs_reference or batch.ref_logp_T is not None:
+            kl = (credit.weight_T * kl_divergence(new.logp_T, reference_logp(batch), self.kl)).sum()
+            total = total + self.kl_coef * kl
+            stats["kl"] = float(kl.detach())
+        return Loss(total, stats)
+
+
+def lengths(batch: Batch) -> Tensor:
+    """length_L: the sampled tokens of each episode."""
+    return batch.per_episode(batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64)))

@@ -1,0 +1,115 @@
+"""Formulas that know no tree: importance ratios, the clipped surrogate, KL estimators, scaling, explained variance.
+
+Invariant: pure functions of tensors, elementwise unless the docstring says otherwise; statistics are taken in float64.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+LOG_RATIO_MAX = 20.0
+"""Log-ratios are clamped to this, in nats; beyond it the gradient is zero."""
+SAME = 1e-8
+"""Numbers that differ by no more than this are the same: their spread carries no signal."""
+
+
+class KL(StrEnum):
+    """Estimators of KL(policy || reference) from one sample. A plus takes the value of one and the gradient of k2."""
+
+    K1 = "k1"
+    K2 = "k2"
+    K3 = "k3"
+    ABS = "abs"
+    K1_PLUS = "k1+"
+    K3_PLUS = "k3+"
+    ABS_PLUS = "abs+"
+
+
+class AdvantageScale(StrEnum):
+    """How the advantages of a batch are scaled: as they are, divided by their deviation, or centred as well."""
+
+    NONE = "none"
+    STD = "std"
+    WHITEN = "whiten"
+
+
+def bounded(log_ratio: Tensor) -> Tensor:
+    """log(pi / pi_old) clamped to +-20 nats: exp of it stays finite, and the gradient outside is zero."""
+    return log_ratio.clamp(-LOG_RATIO_MAX, LOG_RATIO_MAX)
+
+
+def surrogate(log_ratio: Tensor, plus: Tensor, minus: Tensor, low: float, high: float, cap: float) -> Tensor:
+    """-(S+ min(r, 1 + high) + S- min(cap, max(r, 1 - low))), the clipped loss of everyone who shares this ratio r.
+
+    ``plus`` and ``minus`` are the weighted sums of the positive and of the negative advantages of those who share it.
+    With one advantage A this is PPO's -min(r A, clip(r, 1 - low, 1 + high) A) [Schulman et al. 2017], dual-clipped at
+    ``cap`` for A < 0 [Ye et al. 2020]. It is linear in the two sums, which is why a token that belongs to many episodes
+    needs only these two numbers.
+    """
+    ratio = log_ratio.exp()
+    return -(plus * ratio.clamp(max=1 + high) + minus * ratio.clamp(1 - low, cap))
+
+
+def clipped(log_ratio: Tensor, plus: Tensor, minus: Tensor, low: float, high: float, cap: float) -> Tensor:
+    """True where the clip takes the gradient away from someone who shares this ratio."""
+    ratio = log_ratio.detach().exp()
+    return ((plus > 0) & (ratio > 1 + high)) | ((minus < 0) & ((ratio < 1 - low) | (ratio > cap)))
+
+
+def kl_divergence(logp: Tensor, ref_logp: Tensor, estimator: KL) -> Tensor:
+    """KL(pi || ref) from tokens sampled from pi, with x = log pi - log ref [Schulman, "Approximating KL divergence"].
+
+    k1 = x; k2 = x^2 / 2; k3 = e^-x + x - 1 with x clamped to +-20 and the result to +-10; abs = |x|.
+    """
+    x = logp - ref_logp
+    if estimator.endswith("+"):
+        value, slope = kl_divergence(logp, ref_logp, KL(estimator.removesuffix("+"))), x.square() / 2
+        return slope - slope.detach() + value.detach()
+    if estimator == KL.K1:
+        return x
+    if estimator == KL.K2:
+        return x.square() / 2
+    if estimator == KL.ABS:
+        return x.abs()
+    x = bounded(x)
+    return (torch.exp(-x) + x - 1).clamp(-10, 10)
+
+
+def squared_error(value: Tensor, target: Tensor, old_value: Tensor, clip: float) -> Tensor:
+    """max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2), PPO's value loss; c = inf is the plain square."""
+    kept = torch.minimum(torch.maximum(value, old_value - clip), old_value + clip)
+    return torch.maximum((value - target).square(), (kept - target).square())
+
+
+def weighted_mean(x: Tensor, weight: Tensor) -> Tensor:
+    """sum(w x) / sum(w) over all entries; 0 where there is no weight."""
+    return (x * weight).sum() / torch.where(weight.sum() > 0, weight.sum(), 1)
+
+
+def mean_and_variance(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and unbiased variance in float64, an entry of weight c being c samples; variance 0 for a single sample.
+
+    Entries without weight are left out beforehand, so that they cannot change a single bit.
+    """
+    x, weight = x[weight > 0].double(), weight[weight > 0].double()
+    mean = weighted_mean(x, weight)
+    return mean, (weight * (x - mean).square()).sum() / (weight.sum() - 1).clamp_min(1)
+
+
+def scale_advantage(adv: Tensor, weight: Tensor, how: AdvantageScale) -> Tensor:
+    """A / sqrt(var + 1e-8) over the batch, centred first for ``whiten``; as it is where all advantages are the same."""
+    seen = adv[weight > 0]
+    if how == AdvantageScale.NONE or not seen.numel() or seen.max() - seen.min() <= SAME:
+        return adv
+    mean, variance = mean_and_variance(adv, weight)
+    return (adv - mean if how == AdvantageScale.WHITEN else adv) * (variance + 1e-8).rsqrt()
+
+
+def explained_variance(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """1 - Var(target - value) / Var(target); 0 where the targets are all the same."""
+    _, left = mean_and_variance(target - value, weight)
+    _, total = mean_and_variance(target, weight)
+    return torch.where(total > SAME**2, 1 - left / total.clamp_min(SAME**2), 0)

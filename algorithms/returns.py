@@ -1,0 +1,86 @@
+"""Recursions along the tree: which turns count, TD(m) targets and advantages. On a chain they are the textbook ones.
+
+Invariant: every mean over the actions tried in a state is weighted by `Batch.count_A`, and an action whose count is 0
+has no say. A ``end_S`` is the value of a state in which nothing was tried: 0 where the episode ended.
+
+Legend of the shape suffixes: M steps of look-ahead, T tokens, A actions, S states, L leaves = episodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from agents.tree import Batch
+
+
+class Backup(StrEnum):
+    """What a state is worth, given what the actions tried in it are worth."""
+
+    MEAN = "mean"
+    MAX = "max"
+
+
+def scored(batch: Batch) -> Batch:
+    """The batch with float64 rewards, and with count 0 on turns of which only faulted or unscored episodes remain.
+
+    An episode is unscored when a reward on its path is not finite. Where all that took an action went on (tries next =
+    count), it loses those that broke; where a search tried more or fewer, it counts in full while one try stands.
+    """
+    broken_L = batch.fault_L | ~batch.return_L.isfinite()
+    reward_A = torch.nan_to_num(batch.reward_A.double(), posinf=0.0, neginf=0.0)
+    if not broken_L.any():
+        return replace(batch, reward_A=reward_A)
+    stands_S = torch.ones_like(batch.prev_S).index_fill(0, batch.leaf_L[broken_L], 0)
+    tried_S = torch.zeros_like(batch.prev_S).index_add(0, batch.state_A, batch.count_A)
+    tried_A = tried_S[batch.next_A]
+    first_A = count_A = batch.count_A * stands_S[batch.next_A]
+    for _ in range(batch.turns):
+        kept_A = torch.zeros_like(tried_S).index_add(0, batch.state_A, count_A)[batch.next_A]
+        inner_A = torch.where(tried_A == batch.count_A, kept_A, batch.count_A * (kept_A > 0))
+        count_A = torch.where(tried_A > 0, inner_A, first_A)
+    return replace(batch, reward_A=reward_A, count_A=count_A)
+
+
+def backup(batch: Batch, x_A: Tensor, otherwise_S: Tensor, how: Backup) -> Tensor:
+    """x_S: the mean (or the maximum) over the actions tried in each state, ``otherwise_S`` where none was."""
+    if how == Backup.MEAN:
+        return batch.expect(x_A, otherwise_S)
+    tried_A = batch.count_A > 0
+    empty_S = torch.full_like(otherwise_S, -torch.inf)
+    best_S = empty_S.scatter_reduce(0, batch.state_A[tried_A], x_A[tried_A], "amax")
+    return torch.where(best_S > -torch.inf, best_S, otherwise_S)
+
+
+def td_targets(
+    batch: Batch, value_S: Tensor, end_S: Tensor, discount: float, steps: int, how: Backup = Backup.MEAN
+) -> Tensor:
+    """T_MS for m = 1..steps: T_0 = V and T_m(s) = mean over the actions tried in s of [r + discount T_{m-1}(s')].
+
+    A state in which nothing was tried has the target ``end_S`` at every m >= 1. On a chain of n turns this is
+    T^m_k = sum_{j<h} discount^j r_{k+j} + discount^h V_{k+h} with h = min(m, n - k) [Self-AC, TD(1)..TD(5)].
+    """
+    targets = [value_S]
+    for _ in range(steps):
+        targets.append(backup(batch, batch.reward_A + discount * targets[-1][batch.next_A], end_S, how))
+    return torch.stack(targets[1:])
+
+
+def turn_advantage(
+    batch: Batch, value_S: Tensor, end_S: Tensor, discount: float, gae_lambda: float, how: Backup = Backup.MEAN
+) -> Tensor:
+    """A_A = delta + discount lambda E[A of the next turn] with delta = r + discount V(s') - V(s).
+
+    GAE [Schulman et al. 2016] on turns; lambda = 1 is the return minus the value, R_k - V_k. V(s') is ``end_S`` where
+    nothing was tried.
+    """
+    tried_S = torch.zeros_like(batch.prev_S).index_add(0, batch.state_A, batch.count_A) > 0
+    next_S = torch.where(tried_S, value_S, end_S)
+    delta_A = batch.reward_A + discount * next_S[batch.next_A] - value_S[batch.state_A]
+    adv_A, nothing_S = delta_A, torch.zeros_like(value_S)
+    for _ in range(batch.turns - 1 if gae_lambda and discount else 0):
+        adv_A = delta_A + discount * gae_lambda * backup(batch, adv_A, nothing_S, how)[batch.next_A]
+    return adv_A

@@ -1,0 +1,227 @@
+"""Self-AC: one model acts, and values every state it passed through by a shadow prompt in the same forward pass.
+
+Source: the Self-AC slides, read as in the project's algorithm specification. All defaults that the slides leave open
+are named below. With ``literal``, ``terminal_target zero``, ``td_grad residual``, ``normalize none`` and ``dual_clip
+inf`` the loss is the slides' own, with means over what is there instead of over the padding.
+
+Legend of the shape suffixes: M steps of look-ahead, T tokens, A actions = turns, S states, L leaves = episodes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from agents.tree import Batch, Forward
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.maths import (
+    KL,
+    AdvantageScale,
+    bounded,
+    clipped,
+    explained_variance,
+    kl_divergence,
+    mean_and_variance,
+    scale_advantage,
+    squared_error,
+    surrogate,
+    weighted_mean,
+)
+from algorithms.returns import Backup, scored, td_targets, turn_advantage
+
+
+class TurnRatio(StrEnum):
+    """What is clipped: the probability ratio of a whole turn, its geometric mean per token, or that of each token."""
+
+    TURN = "turn"
+    TURN_MEAN = "turn_mean"
+    TOKEN = "token"
+
+
+class TerminalTarget(StrEnum):
+    """What V of the last state of a terminated episode learns: 0, nothing, or the reward of the last action."""
+
+    ZERO = "zero"
+    NONE = "none"
+    OUTCOME = "outcome"
+
+
+class TDGrad(StrEnum):
+    """Whether the TD targets are constants, or the gradient goes through both sides."""
+
+    DETACH = "detach"
+    RESIDUAL = "residual"
+
+
+class TurnBaseline(StrEnum):
+    """What a turn is compared with: the value of its state, or the mean over what was tried in that state."""
+
+    VALUE = "value"
+    SIBLING_MEAN = "sibling_mean"
+
+
+@dataclass(frozen=True)
+class TurnCredit:
+    """What Self-AC keeps from before the first update."""
+
+    value_S: Tensor
+    """Values then; ``value_clip`` is measured from them."""
+    adv_A: Tensor | None
+    """Advantages then, if they are frozen."""
+
+
+@dataclass(frozen=True)
+class SelfAC(Algorithm[TurnCredit]):
+    """loss = alpha critic + (1 - alpha) policy + kl_coef KL, each a mean over turns (KL: over tokens)."""
+
+    critic: ClassVar[bool] = True
+
+    group: int = 1
+    """Episodes per task. The critic is the baseline, so distinct tasks teach more than repeated ones."""
+    alpha: float = 0.5
+    """Share of the critic in the loss."""
+    discount: float = 1.0
+    """Worth of a reward one turn later (lambda on the slides)."""
+    gae_lambda: float = 1.0
+    """1 compares whole returns with the value, as on the slides; below 0.8 it fails while the critic is poor."""
+    td_max: int = 5
+    """The critic learns the mean of the TD(1) to TD(td_max) losses."""
+    terminal_target: TerminalTarget = TerminalTarget.OUTCOME
+    """What V of the last state of a terminated episode learns; ``outcome`` makes it a verifier of finished work."""
+    td_grad: TDGrad = TDGrad.DETACH
+    """``residual`` lets the gradient through the targets too, as the slides' formula has it."""
+    literal: bool = False
+    """Targets exactly as on the slides: the last turn leans on V_n, a truncated episode counts as ended."""
+    backup: Backup = Backup.MEAN
+    """How a state of a search tree is worth what was tried in it; ``max`` is policy improvement, biased upwards."""
+    baseline: TurnBaseline = TurnBaseline.VALUE
+    """``sibling_mean`` needs states in which several actions were tried: an only child has advantage 0."""
+    normalize: AdvantageScale = AdvantageScale.STD
+    """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
+    freeze_adv: bool = False
+    """Keep the advantages of the first pass; otherwise they follow the current values."""
+    value_clip: float = math.inf
+    """How far a value may move from that of the first pass before its loss is clipped."""
+    ratio: TurnRatio = TurnRatio.TURN
+    """``turn`` is the slides'; for turns above 50 tokens, where it is clipped too often, take one of the others."""
+    clip: float = 0.2
+    """The ratio is clipped to 1 - clip .. 1 + clip. ``turn_mean`` moves far less: 3e-3 to 1e-2 suit it."""
+    dual_clip: float = 3.0
+    """Largest ratio that counts against a bad turn; inf switches it off."""
+    kl_coef: float = 0.0
+    """Weight of the divergence from the reference policy (LoRA off)."""
+    kl: KL = KL.K3
+    """How that divergence is estimated."""
+
+    def __post_init__(self) -> None:
+        require_choice(self.terminal_target, TerminalTarget)
+        require_choice(self.td_grad, TDGrad)
+        require_choice(self.backup, Backup)
+        require_choice(self.baseline, TurnBaseline)
+        require_choice(self.normalize, AdvantageScale)
+        require_choice(self.ratio, TurnRatio)
+        require_choice(self.kl, KL)
+        require(self.group >= 1, f"group must be at least 1, not {self.group}")
+        require(0 <= self.alpha <= 1, f"alpha must lie in 0..1, not {self.alpha}")
+        require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
+        require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
+        require(self.td_max >= 1, f"td_max must be at least 1, not {self.td_max}")
+        require(0 < self.clip < 1, f"clip must lie between 0 and 1, not {self.clip}")
+        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
+        require(self.value_clip > 0, f"value_clip must be above 0, not {self.value_clip}")
+        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.kl_coef > 0
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(group=self.group)
+
+    @torch.no_grad()
+    def credit(self, batch: Batch, old: Forward) -> TurnCredit:
+        value_S = _values(old)
+        return TurnCredit(value_S, self.advantage(scored(batch), value_S) if self.freeze_adv else None)
+
+    def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:
+        batch = scored(batch)
+        value_S = _values(new)
+        current_A = self.advantage(batch, value_S.detach())
+        adv_A = current_A if credit.adv_A is None else credit.adv_A
+        critic = self.critic_loss(batch, value_S, credit.value_S)
+        scaled_A = scale_advantage(adv_A, batch.count_A, self.normalize)
+        policy, clip_fraction = self.policy_loss(batch, new.logp_T, scaled_A)
+        total = self.alpha * critic + (1 - self.alpha) * policy
+        before_A, weight_T = value_S.detach()[batch.state_A], batch.to_tokens(batch.count_A).double()
+        stats = floats(
+            policy=policy,
+            critic=critic,
+            clip_fraction=clip_fraction,
+            entropy=weighted_mean(new.entropy_T, weight_T),
+            value=weighted_mean(before_A, batch.count_A.double()),
+            advantage_std=mean_and_variance(adv_A, batch.count_A)[1].sqrt(),
+            explained_variance=explained_variance(before_A, before_A + current_A, batch.count_A),
+        )
+        if self.needs_reference or batch.ref_logp_T is not None:
+            kl = weighted_mean(kl_divergence(new.logp_T, reference_logp(batch), self.kl), weight_T)
+            total = total + self.kl_coef * kl
+            stats["kl"] = float(kl.detach())
+        return Loss(total, stats)
+
+    def advantage(self, batch: Batch, value_S: Tensor) -> Tensor:
+        """A_A = Q - V with lambda-returns Q; minus the mean A of the siblings for ``sibling_mean``. No gradient."""
+        end_S = self.end_value(batch, value_S)
+        adv_A = turn_advantage(batch, value_S, end_S, self.discount, self.gae_lambda, self.backup)
+        if self.baseline == TurnBaseline.SIBLING_MEAN:
+            adv_A = adv_A - batch.expect(adv_A, torch.zeros_like(value_S))[batch.state_A]
+        return adv_A
+
+    def end_value(self, batch: Batch, value_S: Tensor) -> Tensor:
+        """What a state is worth in which nothing was tried: 0 if the episode ended there, else V (detached)."""
+        ended_S = torch.ones_like(batch.terminated_S) if self.literal else batch.terminated_S
+        return torch.where(ended_S, 0, value_S.detach())
+
+    def critic_loss(self, batch: Batch, value_S: Tensor, old_value_S: Tensor) -> Tensor:
+        """Mean over turns (and the last states, where they have a target) of the mean over m of (V - T_m)^2."""
+        turns_S = torch.zeros_like(batch.prev_S).index_add(0, batch.state_A, batch.count_A)
+        end_S = self.end_value(batch, value_S)
+        start_S = value_S if self.literal else torch.where(turns_S > 0, value_S, end_S)
+        if self.td_grad == TDGrad.DETACH:
+            start_S = start_S.detach()
+        target_MS = td_targets(batch, start_S, end_S, self.discount, self.td_max, self.backup)
+        error_S = squared_error(value_S, target_MS, old_value_S, self.value_clip).mean(0)
+        if self.terminal_target == TerminalTarget.NONE:
+            return weighted_mean(error_S, turns_S.double())
+        leaf_L = batch.leaf_L[batch.prev_S[batch.leaf_L] >= 0]
+        last_L = batch.prev_S[leaf_L]
+        outcome_L = batch.reward_A[last_L] * (self.terminal_target == TerminalTarget.OUTCOME)
+        ended_L = batch.count_A[last_L] * (batch.terminated_S[leaf_L] | self.literal)
+        error_L = squared_error(value_S[leaf_L], outcome_L, old_value_S[leaf_L], self.value_clip)
+        return weighted_mean(torch.cat([error_S, error_L]), torch.cat([turns_S, ended_L]).double())
+
+    def policy_loss(self, batch: Batch, logp_T: Tensor, adv_A: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean over turns of -min(rho A, clip(rho, 1 - clip, 1 + clip) A), dual-clipped; and the share clipped."""
+        weight_A = batch.count_A / batch.count_A.sum().clamp_min(1).double()
+        length_A = batch.per_action(torch.ones_like(logp_T))
+        delta, weight, adv = logp_T - batch.old_logp_T, weight_A, adv_A
+        if self.ratio == TurnRatio.TOKEN:
+            weight, adv = batch.to_tokens(weight_A / length_A), batch.to_tokens(adv_A)
+        else:
+            delta = batch.per_action(delta)
+        if self.ratio == TurnRatio.TURN_MEAN:
+            delta = delta / length_A
+        delta = bounded(delta)
+        sides = (weight * adv.clamp_min(0), weight * adv.clamp_max(0), self.clip, self.clip, self.dual_clip)
+        return surrogate(delta, *sides).sum(), (weight * clipped(delta, *sides)).sum()
+
+
+def _values(forward: Forward) -> Tensor:
+    if forward.value_S is None:
+        raise ValueError("Self-AC needs values: pack the batch with a critic prompt")
+    return forward.value_S.double()
