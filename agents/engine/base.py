@@ -1,0 +1,142 @@
+"""What every engine promises.
+
+Invariants: token ids in, token ids out, nothing is decoded. A session is one branch of an episode; the engine remembers
+its tokens, so a request carries only what is new since the session's last completion. A completion carries the version
+of the policy that sampled it, because policies change only while no session is open. What is sampled depends on the
+tokens, the policy and the request's seed, never on what else is in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class StopReason(StrEnum):
+    """Why a completion ended."""
+
+    END = "end"
+    """An end token was sampled; it is the last of the completion's tokens."""
+    LENGTH = "length"
+    """``max_tokens`` or the engine's context length was reached."""
+
+
+class ContextFull(ValueError):  # noqa: N818
+    """The session's history and the new tokens leave no room for a sampled token. Nothing was changed."""
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How tokens are drawn. Log-probs and entropies are always those of softmax(logits / temperature), untruncated."""
+
+    temperature: float = 1.0
+    """Divides the logits; must be above 0."""
+    greedy: bool = False
+    """Take the most probable token instead of drawing one."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be above 0, not {self.temperature}; for the best token set greedy")
+
+
+@dataclass(frozen=True)
+class Request:
+    """Continue a session with ``tokens`` and sample what follows."""
+
+    session: int
+    """One per branch of an episode; the caller's own number. An unknown number opens a session."""
+    tokens: tuple[int, ...]
+    """What is new since the session's last completion; the whole prompt for a new session. May be empty later on."""
+    max_tokens: int
+    """At most so many tokens are sampled, at least 1."""
+    seed: int
+    """Token k uses the k-th uniform number of Philox(key=seed); 0 <= seed < 2**128."""
+    fork_of: int | None = None
+    """Open the session as a copy of this open session as it stood after its last completion."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What was sampled for a request: at least one token."""
+
+    session: int
+    tokens: tuple[int, ...]
+    logp: tuple[float, ...]
+    """Log-probability of each token."""
+    entropy: tuple[float, ...]
+    """Entropy in nats of the distribution each token was drawn from."""
+    stop: StopReason
+    version: int
+    """The policy version that sampled it."""
+
+
+class Engine(Protocol):
+    """Samples for many sessions at once."""
+
+    sampling: SamplingSettings
+    """May be replaced whenever nothing is pending."""
+
+    @property
+    def version(self) -> int:
+        """The loaded policy."""
+
+    @property
+    def slots(self) -> int:
+        """How many sessions may be open at once."""
+
+    @property
+    def pending(self) -> int:
+        """Requests that have not completed."""
+
+    def submit(self, request: Request) -> None:
+        """Queues a request.
+
+        Raises ContextFull, and ValueError for any other request that cannot be served (no free slot, the session is
+        busy, an empty prompt ...); the engine's state is then as before.
+        """
+
+    def step(self) -> list[Completion]:
+        """Advances all pending requests and returns those that finished; call until ``pending`` is 0."""
+
+    def close_session(self, session: int) -> None:
+        """Frees the slot; a pending request of the session is dropped. Raises KeyError for an unknown session."""
+
+    def load(self, version: int, adapter: Mapping[str, Tensor] | bytes | None) -> None:
+        """Takes a new policy: a LoRA state dict (or its safetensors bytes); None is the base model.
+
+        Raises RuntimeError while a session is open, so that no completion mixes two policies.
+        """
+
+
+def check_request(request: Request, *, known: bool, busy: bool, room: bool, vocabulary: int | None = None) -> None:
+    """The checks that all engines share. Raises ValueError.
+
+    ``known``: the session is open; ``busy``: it has a pending request; ``room``: a slot is free.
+    """
+    who = f"session {request.session}"
+    if request.max_tokens < 1:
+        raise ValueError(f"{who}: max_tokens must be at least 1, not {request.max_tokens}")
+    if not 0 <= request.seed < 1 << 128:
+        raise ValueError(f"{who}: the seed must be in [0, 2**128), not {request.seed}")
+    if busy:
+        raise ValueError(f"{who} already has a pending request")
+    if known and request.fork_of is not None:
+        raise ValueError(f"{who} is open already and cannot become a fork of session {request.fork_of}")
+    if not known and not room:
+        raise ValueError(f"{who}: no free slot; close a session first")
+    if not known and request.fork_of is None and not request.tokens:
+        raise ValueError(f"{who}: a new session needs a prompt")
+    if vocabulary is not None and request.tokens and not 0 <= min(request.tokens) <= max(request.tokens) < vocabulary:
+        raise ValueError(f"{who}: token ids must be in [0, {vocabulary})")
+
+
+def uniforms(seed: int, n: int) -> np.ndarray:
+    """The first ``n`` uniform numbers in [0, 1) of a request, float64."""
+    return np.random.Generator(np.random.Philox(key=seed)).random(n)

@@ -1,0 +1,263 @@
+"""The key/value cache of many sessions, and the attention that reads it.
+
+Invariants: a session's token at position p lies in its row at index p, so a row has no holes; what lies beyond a row's
+length is finite garbage that no query may see. One forward takes one flat row of T new tokens of many sessions: first
+one token each of the sessions that decode, then runs of tokens of the sessions that read a prompt or an observation.
+Nothing is padded in the linear layers.
+
+The model's own code is not touched: it is told to use the attention function ``turnwise_slots`` and hands it the plan
+as a keyword. Shapes: T tokens, N decoding sessions, M sessions of a group, R cache rows, H heads, K key/value heads,
+C cached positions, D head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+NAME = "turnwise_slots"
+_HARMLESS = frozenset({"position_ids", "position_embeddings", "use_cache", "output_attentions", "output_hidden_states"})
+FIRST_LENGTH = 128
+
+
+class SlotCache:
+    """Keys and values of ``slots`` rows for every layer, grown by doubling up to ``max_length`` positions."""
+
+    def __init__(self, slots: int, max_length: int) -> None:
+        self.slots, self.max_length = slots, max_length
+        self.length = min(FIRST_LENGTH, max_length)
+        self.layers: dict[int, tuple[Tensor, Tensor]] = {}
+        """Per layer: keys (R, K, C, D) and values (R, K, C, D). Never NaN, or masked garbage would spread."""
+
+    def reserve(self, length: int) -> None:
+        """Makes room for positions below ``length``."""
+        if length <= self.length:
+            return
+        while self.length < length:
+            self.length = min(2 * self.length, self.max_length)
+        for index, pair in self.layers.items():
+            grown = tuple(x.new_zeros(*x.shape[:2], self.length, x.shape[3]) for x in pair)
+            for new, old in zip(grown, pair, strict=True):
+                new[:, :, : old.shape[2]] = old
+            self.layers[index] = (grown[0], grown[1])
+
+    def write(self, layer: int, key_TKD: Tensor, value_TKD: Tensor, row_T: Tensor, pos_T: Tensor) -> None:
+        """Stores the new tokens' keys and values."""
+        pair = self.layers.get(layer)
+        if pair is None:
+            shapes = ((self.slots, x.shape[1], self.length, x.shape[2]) for x in (key_TKD, value_TKD))
+            keys, values = (key_TKD.new_zeros(shape) for shape in shapes)
+            self.layers[layer] = pair = (keys, values)
+        pair[0][row_T, :, pos_T] = key_TKD
+        pair[1][row_T, :, pos_T] = value_TKD
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copies the first ``length`` positions of row ``source`` to row ``target``."""
+        for pair in self.layers.values():
+            for x in pair:
+                x[target, :, :length] = x[source, :, :length]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Tokens ``start:stop`` of the flat row continue cache row ``row`` at position ``past``."""
+
+    start: int
+    stop: int
+    row: int
+    past: int
+
+    @property
+    def new(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def total(self) -> int:
+        return self.past + self.new
+
+
+@dataclass
+class Plan:
+    """One forward: where the tokens lie in the cache and what they may see."""
+
+    cache: SlotCache
+    row_T: Tensor
+    pos_T: Tensor
+    rows: np.ndarray
+    """Rows of the N decoding sessions, ascending; they are the first N tokens."""
+    keys_to: int
+    """One past the last position that a decoding session looks at."""
+    groups: list[list[Run]]
+    """Runs that are computed together, padded to the longest of their group."""
+    device: torch.device
+    seen: set[int] = field(default_factory=set)
+    """Layers that called the attention function: all must, or the model has state that this cache does not hold."""
+
+    def __post_init__(self) -> None:
+        n = len(self.rows)
+        low, high = (int(self.rows[0]), int(self.rows[-1]) + 1) if n else (0, 0)
+        self.dense = high - low == n
+        self.span = slice(low, high) if high - low <= 3 * n else None
+        self.pick_N = self.row_T[:n] - low
+        self._decode: dict[int | None, Tensor] = {}
+        self._group: dict[tuple[int, int | None], Tensor | None] = {}
+
+    def decode_mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """(N or span, 1, 1, C) additive mask: keys up to the query's own position, and inside the window."""
+        mask = self._decode.get(window)
+        if mask is None:
+            n = len(self.rows)
+            pos_N = self.pos_T[:n]
+            if self.span is not None and not self.dense:
+                pos_N = pos_N.new_zeros(self.span.stop - self.span.start).index_copy_(0, self.pick_N, pos_N)
+            key_C = torch.arange(self.keys_to, device=self.device)
+            hidden = key_C > pos_N[:, None]
+            if window is not None:
+                hidden |= key_C <= pos_N[:, None] - window
+            mask = torch.zeros(hidden.shape, dtype=dtype, device=self.device).masked_fill_(hidden, -torch.inf)
+            self._decode[window] = mask = mask[:, None, None, :]
+        return mask
+
+    def group_mask(self, index: int, window: int | None) -> Tensor | None:
+        """(M, 1, new, C) boolean mask of a group; None where plain causal attention over the new tokens is right."""
+        if (index, window) not in self._group:
+            runs = self.groups[index]
+            new, total = max(r.new for r in runs), max(r.total for r in runs)
+            mask: Tensor | None = None
+            plain = all(r.past == 0 and r.new == new for r in runs)
+            if not plain or (window is not None and total > window):
+                past = torch.tensor([r.past for r in runs], device=self.device)
+                pos = past[:, None, None] + torch.arange(new, device=self.device)[:, None]
+                key_C = torch.arange(total, device=self.device)
+                mask = key_C <= pos
+                if window is not None:
+                    mask &= key_C > pos - window
+                mask = mask[:, None]
+            self._group[index, window] = mask
+        return self._group[index, window]
+
+
+def group_runs(runs: Sequence[Run], waste: float) -> list[list[Run]]:
+    """Puts runs together as long as padding costs at most ``waste`` times the work that is asked for."""
+    groups: list[list[Run]] = []
+    work = 0
+    for run in sorted(runs, key=lambda r: (r.past > 0, r.new, r.total)):
+        mine = run.new * run.total
+        if groups:
+            last = groups[-1]
+            new, total = max(run.new, last[-1].new), max(run.total, *(r.total for r in last))
+            fits = new * total * (len(last) + 1) <= (1 + waste) * (work + mine)
+            if fits and (run.past > 0) == (last[0].past > 0):
+                last.append(run)
+                work += mine
+                continue
+        groups.append([run])
+        work = mine
+    return groups
+
+
+def _decode(plan: Plan, query_NHD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None) -> Tensor:
+    """(N, H, D): one new token per session against its row. Heads that share a key are treated as queries of it."""
+    n, heads, width = query_NHD.shape
+    query = query_NHD.reshape(n, keys.shape[1], heads // keys.shape[1], width)
+    if plan.span is None:
+        rows = plan.row_T[:n]
+        keys, values = keys[rows, :, : plan.keys_to], values[rows, :, : plan.keys_to]
+    else:
+        keys, values = keys[plan.span, :, : plan.keys_to], values[plan.span, :, : plan.keys_to]
+        if not plan.dense:
+            query = query.new_zeros(keys.shape[0], *query.shape[1:]).index_copy_(0, plan.pick_N, query)
+    out = scaled_dot_product_attention(
+        query, keys, values, attn_mask=plan.decode_mask(window, query.dtype), scale=scale
+    )
+    if plan.span is not None and not plan.dense:
+        out = out[plan.pick_N]
+    return out.reshape(n, heads, out.shape[-1])
+
+
+def _group(
+    plan: Plan,
+    index: int,
+    query_HTD: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    window: int | None,
+    out: Tensor,
+) -> None:
+    """Runs of new tokens against their rows; writes the rows of ``out`` (T, H, D)."""
+    runs = plan.groups[index]
+    mask = plan.group_mask(index, window)
+    new, total = max(r.new for r in runs), max(r.total for r in runs)
+    gqa = query_HTD.shape[0] != keys.shape[1]
+    if len(runs) == 1:
+        run = runs[0]
+        query = query_HTD[None, :, run.start : run.stop]
+        key, value = keys[run.row, None, :, :total], values[run.row, None, :, :total]
+    else:
+        start = torch.tensor([r.start for r in runs], device=plan.device)
+        last = torch.tensor([r.stop - 1 for r in runs], device=plan.device)
+        at = torch.minimum(start[:, None] + torch.arange(new, device=plan.device), last[:, None])
+        rows = torch.tensor([r.row for r in runs], device=plan.device)
+        query = query_HTD[:, at].transpose(0, 1)
+        key, value = keys[rows, :, :total], values[rows, :, :total]
+    got = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=gqa
+    ).transpose(1, 2)
+    for m, run in enumerate(runs):
+        out[run.start : run.stop] = got[m, : run.new]
+
+
+def slots_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    is_causal: bool | None = None,
+    turnwise_plan: Plan | None = None,
+    **other: Any,
+) -> tuple[Tensor, None]:
+    """The attention function that the model calls: query (1, H, T, D) to output (1, T, H, D).
+
+    Raises TypeError for every option it does not implement (soft-caps, sinks, biases): ignoring one would be silent.
+    """
+    asked = sorted(k for k, v in other.items() if v is not None and k not in _HARMLESS)
+    if asked or dropout or is_causal is False or attention_mask is not None:
+        what = ", ".join(asked) or "dropout, masks or bidirectional models"
+        raise TypeError(f"the engine's attention does not implement {what}")
+    if turnwise_plan is None:
+        raise TypeError("this copy of the model belongs to an engine and runs only through it")
+    plan = turnwise_plan
+    layer = module.layer_idx
+    if not isinstance(layer, int) or layer in plan.seen:
+        raise TypeError(f"layer {layer!r} attends twice in a forward; its cache would be overwritten")
+    plan.seen.add(layer)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    query_HTD = query[0]
+    plan.cache.write(layer, key[0].transpose(0, 1), value[0].transpose(0, 1), plan.row_T, plan.pos_T)
+    keys, values = plan.cache.layers[layer]
+    n = len(plan.rows)
+    decoded = _decode(plan, query_HTD[:, :n].transpose(0, 1), keys, values, scale, sliding_window) if n else None
+    if decoded is not None and not plan.groups:
+        return decoded[None], None
+    out = query.new_empty(query_HTD.shape[1], query_HTD.shape[0], values.shape[-1])
+    if decoded is not None:
+        out[:n] = decoded
+    for index in range(len(plan.groups)):
+        _group(plan, index, query_HTD, keys, values, scale, sliding_window, out)
+    return out[None], None
+
+
+AttentionInterface.register(NAME, slots_attention)

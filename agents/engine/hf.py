@@ -1,0 +1,292 @@
+"""The engine on Hugging Face models: many sessions at once, one forward a step.
+
+Invariants: what a session has read or written is encoded once (its keys and values stay in its row between turns);
+a step encodes one new token of every session that decodes and, in the same forward, all new tokens of the sessions
+that were just submitted; no critic prompt ever gets here. Row = slot; numpy arrays hold one number per row.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from peft import LoraConfig
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from agents.engine.base import (
+    Completion,
+    ContextFull,
+    Request,
+    SamplingSettings,
+    StopReason,
+    check_request,
+    uniforms,
+)
+from agents.engine.cache import Plan, Run, SlotCache, group_runs
+from agents.engine.prefixes import Prefixes
+from agents.engine.sampling import draw
+from agents.engine.weights import PolicyWeights, check_supported
+
+
+@dataclass
+class _Session:
+    """``history``: all tokens up to the last completion; the first ``cached`` of them are in the row."""
+
+    row: int
+    history: tuple[int, ...] = ()
+    cached: int = 0
+    request: Request | None = None
+    admitted: bool = False
+
+
+class HFEngine:
+    """See :class:`agents.engine.base.Engine`.
+
+    ``model`` is a causal language model, with or without a LoRA of its own (which is ignored); it is not changed, and
+    its weights are shared, so they must stay as they are (on another ``device`` they are copied). ``lora`` is the
+    configuration of the adapters that ``load`` will get. ``merge`` None chooses; ``describe`` says what was chosen. ``stop_ids`` end a completion. A session never
+    grows beyond ``max_length`` tokens.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        stop_ids: Collection[int],
+        *,
+        max_length: int,
+        slots: int = 64,
+        sampling: SamplingSettings | None = None,
+        lora: LoraConfig | None = None,
+        merge: bool | None = None,
+        share_prefixes: bool = True,
+        prefill_tokens: int = 16384,
+        device: torch.device | str | None = None,
+        version: int = 0,
+    ) -> None:
+        if slots < 1 or max_length < 2 or prefill_tokens < 1:
+            raise ValueError("slots and prefill_tokens must be at least 1, max_length at least 2")
+        check_supported(model, max_length)
+        self.weights = PolicyWeights(model, lora, merge, torch.device(device) if device is not None else model.device)
+        self.model = self.weights.model
+        config = self.model.config.get_text_config()
+        self.device: torch.device = self.model.device
+        self.sampling = sampling or SamplingSettings()
+        self.version, self.slots, self.max_length = version, slots, max_length
+        self.prefill_tokens = prefill_tokens
+        self.vocabulary: int = config.vocab_size
+        self._layers: int = config.num_hidden_layers
+        self._ends = np.zeros(self.vocabulary, dtype=bool)
+        self._ends[list(stop_ids)] = True
+        self._waste = 0.1 if self.device.type == "cpu" else 1.0
+        self.encoded_tokens = 0
+        """Tokens that went through the model."""
+        self.sampled_tokens = 0
+        self.reused_tokens = 0
+        """Prompt tokens whose keys and values were copied from another session instead of being encoded."""
+        self.forwards = 0
+        self._sessions: dict[int, _Session] = {}
+        self._waiting: deque[_Session] = deque()
+        self._prefixes = Prefixes() if share_prefixes else None
+        self._free = list(range(slots))
+        self._cache = SlotCache(slots, max_length)
+        self._owner: list[int] = [-1] * slots
+        self._active_R = np.zeros(slots, dtype=bool)
+        self._length_R = np.zeros(slots, dtype=np.int64)
+        self._token_R = np.zeros(slots, dtype=np.int64)
+        self._made_R = np.zeros(slots, dtype=np.int64)
+        self._limit_R = np.zeros(slots, dtype=np.int64)
+        self._uniform_RN = np.zeros((slots, 64))
+        self._out_3RN = np.zeros((3, slots, 64))
+        """Sampled token, log-probability and entropy; float64 holds all three exactly."""
+
+    def _resize(self, tokens: int) -> None:
+        """Room for ``tokens`` sampled tokens per row. What the rows hold is kept."""
+        more = ((0, 0), (0, tokens - self._uniform_RN.shape[1]))
+        self._uniform_RN = np.pad(self._uniform_RN, more)
+        self._out_3RN = np.pad(self._out_3RN, ((0, 0), *more))
+
+    # -- the protocol --------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        return len(self._waiting) + int(self._active_R.sum())
+
+    def submit(self, request: Request) -> None:
+        session = self._sessions.get(request.session)
+        busy = session is not None and session.request is not None
+        check_request(request, known=session is not None, busy=busy, room=bool(self._free), vocabulary=self.vocabulary)
+        source = session
+        if request.fork_of is not None:
+            source = self._sessions.get(request.fork_of)
+            if source is None or not source.history:
+                raise ValueError(f"session {request.fork_of} has completed nothing that could be forked")
+        total = (len(source.history) if source is not None else 0) + len(request.tokens)
+        if total + 1 > self.max_length:
+            raise ContextFull(f"session {request.session}: {total} tokens leave no room below {self.max_length}")
+        if session is None:
+            session = _Session(heapq.heappop(self._free))
+            if self._prefixes is not None:
+                self._prefixes.drop(session.row)
+            if source is not None:
+                session.history, session.cached = source.history, source.cached
+                self._copy(source.row, session.row, source.cached)
+            self._sessions[request.session] = session
+            self._owner[session.row] = request.session
+        session.request = request
+        self._waiting.append(session)
+
+    def close_session(self, session: int) -> None:
+        closed = self._sessions.pop(session)
+        if closed in self._waiting:
+            self._waiting.remove(closed)
+        self._active_R[closed.row] = False
+        self._owner[closed.row] = -1
+        heapq.heappush(self._free, closed.row)
+
+    def load(self, version: int, adapter: Mapping[str, Tensor] | bytes | None) -> None:
+        if self._sessions:
+            raise RuntimeError(f"{len(self._sessions)} sessions are open: they would mix two policies")
+        self.weights.load(adapter)
+        self.version = version
+        if self._prefixes is not None:
+            self._prefixes = Prefixes()
+
+    def describe(self) -> str:
+        """One line about how the policy is run."""
+        return (
+            f"{type(self.model).__name__}, {self.weights.parameters / 1e6:.1f}M parameters, {self.weights.how}; "
+            f"{self.slots} slots of at most {self.max_length} tokens on {self.device}"
+        )
+
+    @torch.inference_mode()
+    def step(self) -> list[Completion]:
+        runs, new = self._admit()
+        rows = np.flatnonzero(self._active_R)
+        if not runs and not rows.size:
+            return []
+        run_rows = np.array([r.row for r in runs], dtype=np.int64)
+        token_T = np.concatenate([self._token_R[rows], *new])
+        row_T = np.concatenate([rows, np.repeat(run_rows, [r.new for r in runs])])
+        pos_T = np.concatenate([self._length_R[rows], *(np.arange(r.past, r.total) for r in runs)])
+        n = len(rows)
+        # the runs lie behind the decoded tokens
+        runs = [Run(r.start + n, r.stop + n, r.row, r.past) for r in runs]
+        keep = np.concatenate([np.arange(n), np.array([r.stop - 1 for r in runs], dtype=np.int64)])
+        logits = self._forward(token_T, row_T, pos_T, rows, runs, keep)
+        self._length_R[rows] += 1
+        self._length_R[run_rows] = [r.total for r in runs]
+        self._active_R[run_rows] = True
+        return self._record(np.concatenate([rows, run_rows]), logits)
+
+    # -- one step ------------------------------------------------------------------------------------------------
+
+    def _admit(self) -> tuple[list[Run], list[np.ndarray]]:
+        """Takes waiting requests, up to the prefill budget: their runs (numbered from 0) and new tokens."""
+        runs: list[Run] = []
+        new: list[np.ndarray] = []
+        later: list[_Session] = []
+        at = 0
+        while self._waiting and at < self.prefill_tokens:
+            session = self._waiting.popleft()
+            request = session.request
+            assert request is not None
+            row = session.row
+            if self._prefixes is not None and not session.history:
+                match = self._prefixes.match(request.tokens)
+                if match.better_later:
+                    later.append(session)
+                    continue
+                if match.length > session.cached:
+                    self._copy(match.row, row, match.length)
+                    session.cached = match.length
+                    self.reused_tokens += match.length
+                self._prefixes.add(row, request.tokens)
+            fresh = np.array((session.history + request.tokens)[session.cached :], dtype=np.int64)
+            runs.append(Run(at, at + len(fresh), row, session.cached))
+            new.append(fresh)
+            at += len(fresh)
+            room = self.max_length - len(session.history) - len(request.tokens)
+            limit = min(request.max_tokens, room)
+            if limit > self._uniform_RN.shape[1]:
+                self._resize(max(limit, 2 * self._uniform_RN.shape[1]))
+            self._uniform_RN[row, :limit] = uniforms(request.seed, limit)
+            self._limit_R[row], self._made_R[row] = limit, 0
+        self._waiting.extendleft(reversed(later))
+        if self._prefixes is not None:
+            self._prefixes.encoded()
+        return runs, new
+
+    def _copy(self, source: int, target: int, length: int) -> None:
+        with torch.inference_mode():
+            self._cache.copy(source, target, length)
+
+    def _forward(
+        self,
+        token_T: np.ndarray,
+        row_T: np.ndarray,
+        pos_T: np.ndarray,
+        rows: np.ndarray,
+        runs: list[Run],
+        keep: np.ndarray,
+    ) -> Tensor:
+        """Logits (N, V) at the kept tokens; the cache then holds all T tokens."""
+        top = int(pos_T.max()) + 1
+        self._cache.reserve(top)
+        token, row, pos = (torch.from_numpy(x).to(self.device) for x in (token_T, row_T, pos_T))
+        plan = Plan(
+            cache=self._cache,
+            row_T=row,
+            pos_T=pos,
+            rows=rows,
+            keys_to=int(pos_T[: len(rows)].max()) + 1 if len(rows) else 0,
+            groups=group_runs(runs, self._waste),
+            device=self.device,
+        )
+        logits = self.model(
+            input_ids=token[None],
+            position_ids=pos[None],
+            use_cache=False,
+            logits_to_keep=torch.from_numpy(keep).to(self.device) if runs else 0,
+            turnwise_plan=plan,
+        ).logits[0]
+        if len(plan.seen) != self._layers:
+            raise RuntimeError(
+                f"{type(self.model).__name__}: {len(plan.seen)} of {self._layers} layers used the engine's cache; "
+                "the others have a state that it cannot hold"
+            )
+        self.forwards += 1
+        self.encoded_tokens += len(token_T)
+        return logits
+
+    def _record(self, rows: np.ndarray, logits: Tensor) -> list[Completion]:
+        """Samples one token for each of ``rows`` and finishes those that end."""
+        made = self._made_R[rows]
+        uniform = torch.from_numpy(self._uniform_RN[rows, made]).to(self.device)
+        drawn = draw(logits, uniform, self.sampling)
+        out = torch.stack([x.double() for x in drawn]).cpu().numpy()
+        self._out_3RN[:, rows, made] = out
+        token = out[0].astype(np.int64)
+        self._token_R[rows] = token
+        self._made_R[rows] = made = made + 1
+        self.sampled_tokens += len(rows)
+        ended = self._ends[token]
+        done = np.flatnonzero(ended | (made == self._limit_R[rows]))
+        return [self._finish(int(rows[i]), StopReason.END if ended[i] else StopReason.LENGTH) for i in done]
+
+    def _finish(self, row: int, stop: StopReason) -> Completion:
+        name = self._owner[row]
+        session = self._sessions[name]
+        request = session.request
+        assert request is not None
+        token, logp, entropy = self._out_3RN[:, row, : self._made_R[row]].tolist()
+        tokens = tuple(int(t) for t in token)
+        session.history += request.tokens + tokens
+        session.cached = len(session.history) - 1
+        session.request = None
+        self._active_R[row] = False
+        return Completion(name, tokens, tuple(logp), tuple(entropy), stop, self.version)
