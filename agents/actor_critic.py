@@ -1,0 +1,274 @@
+"""One shared model as actor and critic: a causal language model with LoRA and a small value head.
+
+Invariant: one forward over a row of trees gives every action's log-probability and every state's value, equal to
+separate forwards of every path. At the start LoRA adds exactly nothing and every value is exactly 0.
+
+Legend: T tokens, A actions, S states, N action tokens or critic rows picked from T, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from agents import adapter, guards
+from agents.attention import NAME, marker_mask
+from agents.errors import ModelError
+from agents.plan import TreePlan
+from agents.tree import Batch, Forward
+
+__all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelError"]
+
+
+@dataclass(frozen=True)
+class LoraSettings:
+    """The adapter that is trained; everything else of the model stays frozen."""
+
+    rank: int = 8
+    """Rank of each LoRA matrix pair."""
+    alpha: float = 16
+    """LoRA scale: the update is multiplied by alpha / rank."""
+    dropout: float = 0.0
+    """Must be 0: with dropout no probability ratio is exact."""
+    targets: str | tuple[str, ...] = "all-linear"
+    """Names of the modules to adapt; "all-linear" is every linear layer but the output layer."""
+
+
+@dataclass(frozen=True)
+class CriticSettings:
+    """The value head: a small MLP on the hidden state of the last token of a critic prompt."""
+
+    hidden: int = 128
+    """Width of its hidden layer."""
+    detach_body: bool = False
+    """Ablation: the critic's gradient stops at the value head and does not reach LoRA."""
+
+
+@dataclass
+class Counters:
+    """What was encoded since the start; claims about cost are tested with it."""
+
+    passes: int = 0
+    tokens: int = 0
+    critic_tokens: int = 0
+
+
+class ActorCritic(nn.Module):
+    """Policy and value function in one; ``lora=None`` trains every parameter (pretraining).
+
+    ``temperature`` divides the logits and must be that of the rollout. ``chunk`` bounds the rows of logits that are in
+    memory at once. ``seed`` starts LoRA and the value head; the global generator is left as it was.
+    Raises ModelError when the model cannot read token trees exactly.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        lora: LoraSettings | None = LoraSettings(),
+        critic: CriticSettings | None = CriticSettings(),
+        *,
+        temperature: float = 1.0,
+        chunk: int = 4096,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if temperature <= 0 or chunk < 1:
+            raise ModelError(f"temperature {temperature} and chunk {chunk} must be positive")
+        guards.check_config(model)
+        model.set_attn_implementation(NAME)
+        self.lora, self.critic = lora, critic
+        self.temperature, self.chunk = temperature, chunk
+        self.counters = Counters()
+        self._plan: tuple[Tensor, TreePlan] | None = None
+        self._base_size = sum(p.numel() for p in model.parameters())
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.model: PreTrainedModel | PeftModel = model if lora is None else _with_lora(model, lora)
+            self.value_head = None if critic is None else _value_head(model, critic)
+        if lora is None:
+            self.model.requires_grad_(True)
+        self.train()
+        guards.probe(self)
+
+    # -- the model's parts ------------------------------------------------------------------------------------------
+
+    @property
+    def causal_model(self) -> PreTrainedModel:
+        """The Hugging Face model, with LoRA inside its layers where there is LoRA."""
+        return self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batch must be."""
+        return self.causal_model.device
+
+    def policy_parameters(self) -> list[nn.Parameter]:
+        """What is trained of the policy: the LoRA matrices, or everything when there is no LoRA."""
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def value_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the value head."""
+        return [] if self.value_head is None else list(self.value_head.parameters())
+
+    def remove_value_head(self) -> None:
+        """Leaves a plain policy behind: log-probabilities and greedy output are the same bits as before."""
+        self.value_head = None
+
+    def train(self, mode: bool = True) -> ActorCritic:
+        """Keeps the language model in evaluation mode: dropout while learning would make every ratio inexact."""
+        super().train(mode)
+        self.model.eval()
+        return self
+
+    def summary(self) -> str:
+        """Trained parameters and their share, in one line."""
+        policy = sum(p.numel() for p in self.policy_parameters())
+        value = sum(p.numel() for p in self.value_parameters())
+        name = "model" if self.lora is None else "LoRA"
+        share = 100 * (policy + value) / self._base_size
+        return f"trained: {policy:,} {name} + {value:,} value head = {share:.1f} % of {self._base_size:,} parameters"
+
+    # -- forward ----------------------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch) -> Forward:
+        """One differentiable pass over the whole row.
+
+        ``logp_T`` is read at row ``parent_T``, at action tokens only (0 elsewhere); ``entropy_T`` carries no gradient;
+        ``value_S`` is 0 where a state has no critic prompt and None when the batch has none at all.
+        """
+        hidden_TD = self.hidden(batch)
+        row_N = torch.nonzero(batch.action_T >= 0).squeeze(1)
+        logp_N, entropy_N = self._score(hidden_TD.index_select(0, batch.parent_T[row_N]), batch.token_T[row_N])
+        zero_T = logp_N.new_zeros(len(batch))
+        return Forward(
+            logp_T=zero_T.index_copy(0, row_N, logp_N),
+            entropy_T=zero_T.index_copy(0, row_N, entropy_N),
+            value_S=self._values(hidden_TD, batch.critic_S),
+        )
+
+    @torch.no_grad()
+    def reference(self, batch: Batch) -> Tensor:
+        """``logp_T`` of the model with LoRA switched off. Raises ModelError when there is no LoRA."""
+        if not isinstance(self.model, PeftModel):
+            raise ModelError("without LoRA there is no reference policy to switch back to: train with LoRA, or KL 0")
+        with self.model.disable_adapter():
+            return self(batch).logp_T
+
+    def hidden(self, batch: Batch, plan: TreePlan | None = None) -> Tensor:
+        """Last hidden state [T, D] of every token of the row."""
+        if plan is None:
+            if self._plan is None or self._plan[0] is not batch.end_T:
+                self._plan = (batch.end_T, TreePlan(batch.pos_T, batch.end_T, self.device))
+            plan = self._plan[1]
+        self.counters.passes += 1
+        self.counters.tokens += len(batch)
+        asked = batch.critic_S >= 0
+        self.counters.critic_tokens += int((batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S])[asked].sum())
+        out = self.causal_model.base_model(
+            input_ids=batch.token_T[None],
+            position_ids=batch.pos_T[None],
+            attention_mask=marker_mask(self.device),
+            use_cache=False,
+            tree_plan=plan,
+        )
+        return out.last_hidden_state[0]
+
+    def logits(self, hidden_ND: Tensor) -> Tensor:
+        """[N, V] in at least float32, as the model's own forward makes them, before the temperature."""
+        config = self.causal_model.config.get_text_config(decoder=True)
+        logits_NV = self.causal_model.get_output_embeddings()(hidden_ND)
+        logits_NV = logits_NV.to(_wide(logits_NV.dtype))
+        if getattr(config, "logits_scaling", None):
+            logits_NV = logits_NV / config.logits_scaling
+        if getattr(config, "logit_scale", None):
+            logits_NV = logits_NV * config.logit_scale
+        cap = getattr(config, "final_logit_softcapping", None)
+        return torch.tanh(logits_NV / cap) * cap if cap else logits_NV
+
+    def _score(self, hidden_ND: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of each token and the entropy (nats, no gradient) of the distribution it came from."""
+
+        def one(hidden_ND: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor]:
+            logp_NV = torch.log_softmax(self.logits(hidden_ND) / self.temperature, dim=-1)
+            with torch.no_grad():
+                entropy_N = -torch.special.xlogy(logp_NV.exp(), logp_NV.exp()).sum(-1)
+            return logp_NV.gather(1, token_N[:, None]).squeeze(1), entropy_N
+
+        if hidden_ND.shape[0] <= self.chunk:
+            return one(hidden_ND, token_N)
+        parts = [
+            checkpoint(one, h, t, use_reentrant=False, preserve_rng_state=False)
+            for h, t in zip(hidden_ND.split(self.chunk), token_N.split(self.chunk), strict=True)
+        ]
+        logp, entropy = zip(*parts, strict=True)
+        return torch.cat(logp), torch.cat(entropy)
+
+    def _values(self, hidden_TD: Tensor, critic_S: Tensor) -> Tensor | None:
+        state_N = torch.nonzero(critic_S >= 0).squeeze(1)
+        if self.value_head is None or not state_N.numel():
+            return None
+        hidden_ND = hidden_TD.index_select(0, critic_S[state_N])
+        if self.critic is not None and self.critic.detach_body:
+            hidden_ND = hidden_ND.detach()
+        value_N = self.value_head(hidden_ND.to(_wide(hidden_ND.dtype))).squeeze(1)
+        return value_N.new_zeros(critic_S.numel()).index_copy(0, state_N, value_N)
+
+    # -- saving -----------------------------------------------------------------------------------------------------
+
+    def adapter_state(self) -> dict[str, Tensor]:
+        """All that training changes, by name, detached: LoRA (or the whole model) and ``value_head.*``."""
+        return adapter.state(self)
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Copies what ``adapter_state`` gave. Raises ModelError when names or shapes differ."""
+        adapter.load_state(self, state)
+
+    def adapter_bytes(self) -> tuple[bytes, str]:
+        """``adapter_state`` in safetensors format, and its sha256 in hex."""
+        return adapter.to_bytes(self)
+
+    def load_bytes(self, data: bytes) -> None:
+        """Takes what ``adapter_bytes`` gave."""
+        adapter.from_bytes(self, data)
+
+    def save(self, folder: str | Path) -> None:
+        """A PEFT adapter (or the whole model, without LoRA) and ``value_head.safetensors`` beside it."""
+        adapter.save(self, Path(folder))
+
+    def load(self, folder: str | Path) -> None:
+        """Takes what ``save`` wrote. Raises ModelError when it belongs to another model or other settings."""
+        adapter.load(self, Path(folder))
+
+
+def _with_lora(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
+    if lora.dropout:
+        raise ModelError(f"LoRA dropout is {lora.dropout}: with dropout no ratio is exact; set it to 0")
+    if lora.rank < 1:
+        raise ModelError(f"LoRA rank is {lora.rank}: it must be at least 1")
+    targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+    config = LoraConfig(
+        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
+    )
+    return get_peft_model(model, config)
+
+
+def _value_head(model: PreTrainedModel, critic: CriticSettings) -> nn.Sequential:
+    """A linear output whose last layer starts at zero, so that every value starts at exactly 0."""
+    width = model.config.get_text_config(decoder=True).hidden_size
+    last = nn.Linear(critic.hidden, 1)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    head = nn.Sequential(nn.Linear(width, critic.hidden), nn.SiLU(), last)
+    return head.to(device=model.device, dtype=_wide(model.dtype))
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """At least float32: what log-probabilities and values are computed in."""
+    return torch.promote_types(dtype, torch.float32)
