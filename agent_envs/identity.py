@@ -1,4 +1,4 @@
-"""The smallest environment: say the word that is shown. An example for people who add one, and a smoke test for learning.
+"""The smallest environment: say the word that is shown. An example for people who add one, and a test of learning.
 
 All a text environment needs is here: settings, a grammar, tasks in disjoint splits, an immutable state, one action, and
 an expert with a systematic flaw.

@@ -10,6 +10,8 @@ _DASHES = dict.fromkeys(map(ord, "‐‑‒–—−~至到"), "-")
 _COMMAS = dict.fromkeys(map(ord, "，、;；"), ",")
 _MAX_RANGES = 50
 _MAX_DIGITS = 9
+_MAX_OPTION = 32
+_MAX_RESULT_PAGE = 10_000
 
 
 def number(text: str) -> int | None:
@@ -36,10 +38,27 @@ def line_ranges(text: str) -> list[tuple[int, int]]:
     return out
 
 
-def split_option(text: str, words: tuple[str, ...]) -> tuple[str, str | None]:
-    """(text, option) when the part after the last comma begins with one of `words`, else (text, None)."""
+def page_option(text: str) -> tuple[str, int]:
+    """``query, page=2`` → (query, 2). Without the option the number is 1; refuses ``page=0``."""
+    query, tail = _last_part(text)
+    name, equals, value = tail.partition("=")
+    if not equals or name.strip() != "page":
+        return text, 1
+    page = number(value)
+    if not page or page > _MAX_RESULT_PAGE:
+        raise ActionError("page=n needs a number from 1", "page=n 需要从1起的数字")
+    return query, page
+
+
+def next_option(text: str) -> tuple[str, bool]:
+    """``text, next`` → (text, True); without the option (text, False)."""
+    needle, tail = _last_part(text)
+    return (needle, True) if tail in ("next", "下一个") else (text, False)
+
+
+def _last_part(text: str) -> tuple[str, str]:
+    """(text before the last comma, folded text after it); the second is empty when nothing stands before the comma."""
     at = max(text.rfind(","), text.rfind("，"))
-    tail = unicodedata.normalize("NFKC", text[at + 1 :]).strip().casefold() if at > 0 else ""
-    if tail and any(tail.startswith(word) for word in words) and len(tail) <= 24:
-        return text[:at].strip(), tail
-    return text, None
+    if at <= 0 or len(text) - at > _MAX_OPTION:
+        return text, ""
+    return text[:at].strip(), unicodedata.normalize("NFKC", text[at + 1 :]).strip().casefold()

@@ -31,6 +31,7 @@ def _pages(config: WikiConfig) -> Iterator[tuple[str, Iterator[Page]]]:
     return world.pages_of(config)
 
 
+@lru_cache(maxsize=8)
 def corpus_key(config: WikiConfig) -> str:
     """Names the built corpus: the settings that shape it, the code that makes it and the engine's version."""
     digest = blake2b(digest_size=10)

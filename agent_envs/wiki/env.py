@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agent_envs.actions import Action, ActionError, Args, Grammar, Verb
+from agent_envs.actions import Action, Args, Grammar, Verb
 from agent_envs.core import BackendUnavailable, Outcome, Task, TaskSet, TextEnv
 from agent_envs.wiki import arguments, replies
 from agent_envs.wiki.backend import Page, WikiBackend
@@ -73,11 +73,18 @@ class WikiEnv(TextEnv):
     def __init__(self, config: WikiConfig | None = None, backend: WikiBackend | None = None) -> None:
         """Without a `backend` that of the settings is opened (and built the first time) when a turn needs it."""
         super().__init__(config)
-        self._own_backend = backend
+        self._given = backend
+        self._opened = backend
 
     @property
     def backend(self) -> WikiBackend:
-        return self._own_backend or backend_of(self.config)
+        if self._opened is None:
+            self._opened = backend_of(self.config)
+        return self._opened
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickle may travel to another machine: it finds the corpus there by the settings, not by our path.
+        return {**self.__dict__, "_opened": self._given}
 
     def tasks(self, split: str) -> TaskSet:
         return tasks_of(self.config, split)
@@ -142,11 +149,8 @@ class WikiEnv(TextEnv):
         return self._open(View(title, first))
 
     def _search(self, args: str) -> Outcome:
-        query, option = arguments.split_option(args, ("page",))
-        number = arguments.number(option.removeprefix("page").strip().removeprefix("=")) if option else 1
-        if not number or number > 10_000:
-            raise ActionError("page=n needs a number from 1", "page=n 需要从1起的数字")
-        return self._open(View(None, query=query[:400], number=number))
+        query, number = arguments.page_option(args)
+        return self._open(View(None, query=query, number=number))
 
     def _click(self, args: str) -> Outcome:
         if not self._state.views:
@@ -172,8 +176,8 @@ class WikiEnv(TextEnv):
     def _find(self, args: str) -> Outcome:
         if not self._state.views or self._state.views[-1].title is None:
             return self._say("nopage")
-        wanted, option = arguments.split_option(args, ("next", "下一个"))
-        after = self._state.found if option else 0
+        wanted, onward = arguments.next_option(args)
+        after = self._state.found if onward else 0
         page, needle = self._page(self._state.views[-1].title), fold(wanted)
         found = [at for at, line in enumerate(page.lines, 1) if at > after and needle and needle in fold(line.text)]
         if not found:
@@ -222,7 +226,7 @@ class WikiEnv(TextEnv):
     }
 
     def _invalid_reward(self) -> float:
-        return -self.config.invalid_penalty
+        return 0.0 - self.config.invalid_penalty
 
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         metrics = {"saved": float(len(self._state.saved))}

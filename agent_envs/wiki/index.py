@@ -23,6 +23,8 @@ from agent_envs.wiki.backend import Hit, Page
 
 _TITLE_WEIGHT = 2.0
 _CANDIDATES = 60
+_LONGEST = 400
+"""Characters of a title or query that count: what an agent writes must not fill the caches."""
 
 
 class IndexBackend:
@@ -53,6 +55,8 @@ class IndexBackend:
         return list(self._open.partitions)
 
     def resolve(self, title: str, partition: str) -> str | None:
+        if len(title) > _LONGEST:
+            return None
         number = self._open.number(title, partition)
         return None if number is None else self._open.page(number).title
 
@@ -64,10 +68,10 @@ class IndexBackend:
         return page if page.title == title else None
 
     def search(self, query: str, partition: str, k: int = 5, offset: int = 0) -> list[Hit]:
-        return list(self._open.search(query, partition, k, offset))
+        return list(self._open.search(query[:_LONGEST], partition, k, offset))
 
     def similar(self, title: str, partition: str, k: int = 5) -> list[str]:
-        return list(self._open.similar(title, partition, k))
+        return list(self._open.similar(title[:_LONGEST], partition, k))
 
     def random(self, rng: np.random.Generator, partition: str) -> str:
         part = self._open.partition(partition)
@@ -137,7 +141,7 @@ class _Files:
 
     def _search(self, query: str, partition: str, k: int, offset: int) -> tuple[Hit, ...]:
         part = self.partition(partition).number
-        words = list(dict.fromkeys(tokens.tokenise(query[:2000])))[: tokens.MAX_TOKENS]
+        words = list(dict.fromkeys(tokens.tokenise(query)))[: tokens.MAX_TOKENS]
         clauses = []
         for word in words:
             token = store.term(part, word)

@@ -97,7 +97,7 @@ def _stem(word: str) -> str:
 
 def grams(title: str) -> list[str]:
     """Distinct spelling pieces of a title: threes of characters, and ones and twos where Chinese occurs."""
-    text = f"  {fold(title)[:128]} "
+    text = f"  {fold(title)[:128].encode('utf-8', 'ignore').decode()} "
     pieces = [text[at : at + 3] for at in range(len(text) - 2)]
     if any(map(is_cjk, text)):
         pieces += [char for char in text if is_cjk(char)]
