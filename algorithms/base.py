@@ -107,7 +107,7 @@ def require_choice(value: str, kind: type[StrEnum]) -> None:
 def reference_logp(batch: Batch) -> Tensor:
     """The reference's log-probabilities. Raises ValueError when the batch has none."""
     if batch.ref_logp_T is None:
-        raise ValueError("a KL coefficient needs the reference's log-probabilities (ref_logp_T), and the batch has none")
+        raise ValueError("a KL coefficient needs the log-probabilities of the reference: the batch has no ref_logp_T")
     return batch.ref_logp_T
 
 

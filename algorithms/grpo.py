@@ -7,7 +7,8 @@ over the episodes below it: the positive weighted advantages, the negative ones,
     Dr. GRPO   scale none, aggregation seq-mean-token-sum-norm (arXiv 2503.20783)
     RLOO       baseline leave_one_out, scale none, ratio sequence (arXiv 2402.14740)
     GSPO       ratio sequence_mean, clip_low 3e-4, clip_high 4e-4 (arXiv 2507.18071)
-    LUSPO      the same with aggregation seq-mean-token-sum
+    LUSPO      the same with aggregation seq-mean-token-sum (arXiv 2602.05261)
+    SAPO       gate soft, aggregation seq-mean-token-mean (arXiv 2511.20347)
 
 Legend of the shape suffixes: T tokens, A actions, L leaves = episodes.
 """
@@ -23,7 +24,7 @@ from torch import Tensor
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
 from algorithms.groups import Aggregation, Baseline, Scale, group_advantage, token_weight
-from algorithms.maths import KL, bounded, clipped, kl_divergence, surrogate, weighted_mean
+from algorithms.maths import KL, bounded, clipped, kl_divergence, soft_surrogate, surrogate, weighted_mean
 
 
 class Ratio(StrEnum):
@@ -32,6 +33,13 @@ class Ratio(StrEnum):
     TOKEN = "token"
     SEQUENCE_MEAN = "sequence_mean"
     SEQUENCE = "sequence"
+
+
+class Gate(StrEnum):
+    """How a ratio far from 1 stops teaching: at once, or smoothly (SAPO)."""
+
+    CLIP = "clip"
+    SOFT = "soft"
 
 
 @dataclass(frozen=True)
@@ -67,22 +75,31 @@ class GRPO(Algorithm[GroupCredit]):
     """How token losses become one number; None is token-mean for the token ratio, else seq-mean-token-mean."""
     length_norm: float = 512.0
     """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
+    gate: Gate = Gate.CLIP
+    """``clip`` obeys clip_low, clip_high and dual_clip; ``soft`` obeys tau_plus and tau_minus."""
     clip_low: float = 0.2
     """A ratio below 1 - clip_low stops teaching against a bad token."""
     clip_high: float = 0.2
     """A ratio above 1 + clip_high stops teaching for a good token (DAPO: 0.28)."""
     dual_clip: float = 3.0
     """Largest ratio that counts against a bad token; inf switches it off."""
+    tau_plus: float = 1.0
+    """How fast the soft gate closes for good tokens."""
+    tau_minus: float = 1.05
+    """How fast it closes for bad ones."""
     kl_coef: float = 0.0
     """Weight of the divergence from the reference policy (LoRA off)."""
     kl: KL = KL.K3
     """How that divergence is estimated."""
+    kl_unbiased: bool = False
+    """Weigh each token's estimate by its ratio, which makes it unbiased after the first update (arXiv 2512.02556)."""
 
     def __post_init__(self) -> None:
         require_choice(self.ratio, Ratio)
         require_choice(self.baseline, Baseline)
         require_choice(self.scale, Scale)
         require_choice(self.aggregation or Aggregation.TOKEN_MEAN, Aggregation)
+        require_choice(self.gate, Gate)
         require_choice(self.kl, KL)
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(self.std_eps >= 0, f"std_eps must not be negative, but is {self.std_eps}")
@@ -90,6 +107,8 @@ class GRPO(Algorithm[GroupCredit]):
         require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
         require(self.clip_high >= 0, f"clip_high must not be negative, but is {self.clip_high}")
         require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
+        require(self.tau_plus > 0, f"tau_plus must be above 0, not {self.tau_plus}")
+        require(self.tau_minus > 0, f"tau_minus must be above 0, not {self.tau_minus}")
         require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
 
     @property
@@ -122,25 +141,37 @@ class GRPO(Algorithm[GroupCredit]):
         return GroupCredit(adv_L, plus_L * length_L, minus_L * length_L, count_L, share(weight_L))
 
     def loss(self, batch: Batch, new: Forward, credit: GroupCredit, /) -> Loss:
-        delta = new.logp_T - batch.old_logp_T
-        if self.ratio != Ratio.TOKEN:
-            delta = batch.per_episode(batch.per_action(delta))
-        if self.ratio == Ratio.SEQUENCE_MEAN:
-            delta = delta / lengths(batch).clamp_min(1)
-        delta = bounded(delta)
-        sides = (credit.plus, credit.minus, self.clip_low, self.clip_high, self.dual_clip)
-        total = policy = surrogate(delta, *sides).sum()
+        delta_T = new.logp_T - batch.old_logp_T
+        delta = bounded(delta_T if self.ratio == Ratio.TOKEN else self.per_episode(batch, delta_T))
+        policy, clip_fraction = self.policy_loss(delta, credit)
+        total = policy
         stats = floats(
             policy=policy,
-            clip_fraction=weighted_mean(clipped(delta, *sides).double(), credit.count.double()),
+            clip_fraction=clip_fraction,
             entropy=weighted_mean(new.entropy_T, credit.weight_T),
             zero_groups=1 - batch.tree_L[credit.adv_L != 0].unique().numel() / batch.trees,
         )
         if self.needs_reference or batch.ref_logp_T is not None:
-            kl = (credit.weight_T * kl_divergence(new.logp_T, reference_logp(batch), self.kl)).sum()
-            total = total + self.kl_coef * kl
-            stats["kl"] = float(kl.detach())
+            kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
+            if self.kl_unbiased:
+                kl_T = kl_T * bounded(delta_T).exp()
+            total = total + self.kl_coef * (credit.weight_T * kl_T).sum()
+            stats["kl"] = float(weighted_mean(kl_T.detach(), credit.weight_T))
         return Loss(total, stats)
+
+    def per_episode(self, batch: Batch, delta_T: Tensor) -> Tensor:
+        """log of the episode's ratio: the sum over its tokens (the product of their ratios), or the mean (GSPO)."""
+        delta_L = batch.per_episode(batch.per_action(delta_T))
+        return delta_L / lengths(batch).clamp_min(1) if self.ratio == Ratio.SEQUENCE_MEAN else delta_L
+
+    def policy_loss(self, delta: Tensor, credit: GroupCredit) -> tuple[Tensor, Tensor]:
+        """The surrogate of the log-ratios ``delta``, and the share of them that is clipped."""
+        if self.gate == Gate.SOFT:
+            loss = soft_surrogate(delta, credit.plus, credit.minus, self.tau_plus, self.tau_minus)
+            return loss.sum(), torch.zeros(())
+        sides = (credit.plus, credit.minus, self.clip_low, self.clip_high, self.dual_clip)
+        shut = clipped(delta, *sides).double()
+        return surrogate(delta, *sides).sum(), weighted_mean(shut, credit.count.double())
 
 
 def lengths(batch: Batch) -> Tensor:

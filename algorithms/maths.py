@@ -53,6 +53,15 @@ def surrogate(log_ratio: Tensor, plus: Tensor, minus: Tensor, low: float, high: 
     return -(plus * ratio.clamp(max=1 + high) + minus * ratio.clamp(1 - low, cap))
 
 
+def soft_surrogate(log_ratio: Tensor, plus: Tensor, minus: Tensor, tau_plus: float, tau_minus: float) -> Tensor:
+    """-(S+ f(r; tau+) + S- f(r; tau-)) with f(r; tau) = 4 / tau sigmoid(tau (r - 1)) [SAPO, arXiv 2511.20347].
+
+    A smooth gate in place of the clip: its slope is 1 at r = 1 and fades on both sides.
+    """
+    away = log_ratio.exp() - 1
+    return -4 * (plus / tau_plus * torch.sigmoid(tau_plus * away) + minus / tau_minus * torch.sigmoid(tau_minus * away))
+
+
 def clipped(log_ratio: Tensor, plus: Tensor, minus: Tensor, low: float, high: float, cap: float) -> Tensor:
     """True where the clip takes the gradient away from someone who shares this ratio."""
     ratio = log_ratio.detach().exp()

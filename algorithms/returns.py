@@ -35,14 +35,18 @@ def scored(batch: Batch) -> Batch:
     if not broken_L.any():
         return replace(batch, reward_A=reward_A)
     stands_S = torch.ones_like(batch.prev_S).index_fill(0, batch.leaf_L[broken_L], 0)
-    tried_S = torch.zeros_like(batch.prev_S).index_add(0, batch.state_A, batch.count_A)
-    tried_A = tried_S[batch.next_A]
+    tried_A = turns_in(batch)[batch.next_A]
     first_A = count_A = batch.count_A * stands_S[batch.next_A]
     for _ in range(batch.turns):
-        kept_A = torch.zeros_like(tried_S).index_add(0, batch.state_A, count_A)[batch.next_A]
+        kept_A = turns_in(replace(batch, count_A=count_A))[batch.next_A]
         inner_A = torch.where(tried_A == batch.count_A, kept_A, batch.count_A * (kept_A > 0))
         count_A = torch.where(tried_A > 0, inner_A, first_A)
     return replace(batch, reward_A=reward_A, count_A=count_A)
+
+
+def turns_in(batch: Batch) -> Tensor:
+    """turns_S: how many turns were taken in each state."""
+    return torch.zeros_like(batch.prev_S).index_add(0, batch.state_A, batch.count_A)
 
 
 def backup(batch: Batch, x_A: Tensor, otherwise_S: Tensor, how: Backup) -> Tensor:
@@ -77,8 +81,7 @@ def turn_advantage(
     GAE [Schulman et al. 2016] on turns; lambda = 1 is the return minus the value, R_k - V_k. V(s') is ``end_S`` where
     nothing was tried.
     """
-    tried_S = torch.zeros_like(batch.prev_S).index_add(0, batch.state_A, batch.count_A) > 0
-    next_S = torch.where(tried_S, value_S, end_S)
+    next_S = torch.where(turns_in(batch) > 0, value_S, end_S)
     delta_A = batch.reward_A + discount * next_S[batch.next_A] - value_S[batch.state_A]
     adv_A, nothing_S = delta_A, torch.zeros_like(value_S)
     for _ in range(batch.turns - 1 if gae_lambda and discount else 0):

@@ -32,7 +32,7 @@ from algorithms.maths import (
     surrogate,
     weighted_mean,
 )
-from algorithms.returns import Backup, scored, td_targets, turn_advantage
+from algorithms.returns import Backup, scored, td_targets, turn_advantage, turns_in
 
 
 class TurnRatio(StrEnum):
@@ -187,23 +187,25 @@ class SelfAC(Algorithm[TurnCredit]):
         ended_S = torch.ones_like(batch.terminated_S) if self.literal else batch.terminated_S
         return torch.where(ended_S, 0, value_S.detach())
 
+    def targets(self, batch: Batch, value_S: Tensor) -> Tensor:
+        """T_MS: the TD(1) to TD(td_max) targets of every state; what they bootstrap from has a gradient."""
+        end_S = self.end_value(batch, value_S)
+        start_S = value_S if self.literal else torch.where(turns_in(batch) > 0, value_S, end_S)
+        return td_targets(batch, start_S, end_S, self.discount, self.td_max, self.backup)
+
     def critic_loss(self, batch: Batch, value_S: Tensor, old_value_S: Tensor) -> Tensor:
         """Mean over turns (and the last states, where they have a target) of the mean over m of (V - T_m)^2."""
-        turns_S = torch.zeros_like(batch.prev_S).index_add(0, batch.state_A, batch.count_A)
-        end_S = self.end_value(batch, value_S)
-        start_S = value_S if self.literal else torch.where(turns_S > 0, value_S, end_S)
-        if self.td_grad == TDGrad.DETACH:
-            start_S = start_S.detach()
-        target_MS = td_targets(batch, start_S, end_S, self.discount, self.td_max, self.backup)
+        target_MS = self.targets(batch, value_S.detach() if self.td_grad == TDGrad.DETACH else value_S)
         error_S = squared_error(value_S, target_MS, old_value_S, self.value_clip).mean(0)
+        turns_S = turns_in(batch).double()
         if self.terminal_target == TerminalTarget.NONE:
-            return weighted_mean(error_S, turns_S.double())
+            return weighted_mean(error_S, turns_S)
         leaf_L = batch.leaf_L[batch.prev_S[batch.leaf_L] >= 0]
         last_L = batch.prev_S[leaf_L]
         outcome_L = batch.reward_A[last_L] * (self.terminal_target == TerminalTarget.OUTCOME)
-        ended_L = batch.count_A[last_L] * (batch.terminated_S[leaf_L] | self.literal)
         error_L = squared_error(value_S[leaf_L], outcome_L, old_value_S[leaf_L], self.value_clip)
-        return weighted_mean(torch.cat([error_S, error_L]), torch.cat([turns_S, ended_L]).double())
+        ended_L = batch.count_A[last_L] * (batch.terminated_S[leaf_L] | self.literal)
+        return weighted_mean(torch.cat([error_S, error_L]), torch.cat([turns_S, ended_L.double()]))
 
     def policy_loss(self, batch: Batch, logp_T: Tensor, adv_A: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over turns of -min(rho A, clip(rho, 1 - clip, 1 + clip) A), dual-clipped; and the share clipped."""
