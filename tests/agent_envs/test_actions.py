@@ -1,0 +1,108 @@
+"""The grammar: what counts as exactly one action, and what is refused with which reason."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_envs.actions import Action, ActionError, Args, Grammar, Verb, render
+
+GRAMMAR = Grammar(
+    Verb("NAVIGATE", "title", aliases={"zh": "打开"}),
+    Verb("SUBMIT", "answer", aliases={"zh": "提交"}, usages={"zh": "答案"}),
+    Verb("BACK", "", Args.NONE, aliases={"zh": "返回"}),
+    Verb("LOOK", "[what]", Args.OPTIONAL),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("<think>why</think><action>NAVIGATE(Bel Mora)</action>", Action("NAVIGATE", "Bel Mora", "why")),
+        (
+            " \n<think> a\nb </think>\n<action> navigate ( Bel (river) ) </action>\n",
+            Action("NAVIGATE", "Bel (river)", "a\nb"),
+        ),
+        ("<action>BACK()</action> trailing words", Action("BACK")),
+        ("I go.\nNAVIGATE(Bel Mora)", Action("NAVIGATE", "Bel Mora")),
+        ("Action: SUBMIT(1,234)\n\n", Action("SUBMIT", "1,234")),
+        ("动作：提交（贝尔莫拉）", Action("SUBMIT", "贝尔莫拉")),
+        ("<think>想</think><action>返回（）</action>", Action("BACK", "", "想")),
+        ("LOOK()", Action("LOOK")),
+        ("LOOK(NAVIGATE(x))", Action("LOOK", "NAVIGATE(x)")),
+        ("SUBMIT(a) .", Action("SUBMIT", "a")),
+        (
+            "<think><action>BACK()</action></think><action>LOOK(up)</action>",
+            Action("LOOK", "up", "<action>BACK()</action>"),
+        ),
+        ("<think>open NAVIGATE(a)\n</think>\nNAVIGATE(b)", Action("NAVIGATE", "b", "open NAVIGATE(a)")),
+    ],
+)
+def test_one_action(text: str, want: Action) -> None:
+    assert GRAMMAR.parse(text) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no action"),
+        (" \n ", "no action"),
+        ("just words", "form NAME"),
+        ("<action>BACK()</action><action>BACK()</action>", "more than one action"),
+        ("NAVIGATE(a)\nNAVIGATE(b)", "more than one action"),
+        ("Action: BACK()\n返回（）", "more than one action"),
+        ("<action>NAVIGATE(a)\nNAVIGATE(b)</action>", "more than one line"),
+        ("<action>NAVIGATE(a)", "not closed"),
+        ("<action></action>", "form NAME"),
+        ("FLY(home)", "unknown name"),
+        ("NAVIGATE()", "needs an argument"),
+        ("NAVIGATE(  )", "needs an argument"),
+        ("BACK(now)", "takes no argument"),
+        ("NAVIGATE(a) and more", "after the closing"),
+        ("NAVIGATE)a(", "form NAME"),
+        ("(a)", "form NAME"),
+        ("<think>never closed NAVIGATE(a)", "unknown name"),
+    ],
+)
+def test_refused(text: str, reason: str) -> None:
+    with pytest.raises(ActionError, match=reason):
+        GRAMMAR.parse(text)
+
+
+def test_help_and_refusal_are_in_the_language() -> None:
+    assert GRAMMAR.usage("en") == "NAVIGATE(title) SUBMIT(answer) BACK() LOOK([what])"
+    assert GRAMMAR.usage("zh") == "打开(title) 提交(答案) 返回() LOOK([what])"
+    assert GRAMMAR.refuse("no action", "en").splitlines() == ["invalid action: no action", GRAMMAR.usage("en")]
+    assert GRAMMAR.refuse("没有动作", "zh").startswith("无效动作：没有动作\n")
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="\n<>")), st.sampled_from(GRAMMAR.verbs))
+def test_rendered_actions_parse_back(thought: str, verb: Verb) -> None:
+    args = "" if verb.args is Args.NONE else "a (b) ，c"
+    assert GRAMMAR.parse(render(verb.name, args, thought)) == Action(verb.name, args, thought.strip())
+
+
+@given(st.text(st.characters(), max_size=200))
+def test_any_text_is_one_action_or_refused(text: str) -> None:
+    try:
+        action = GRAMMAR.parse(text)
+    except ActionError as error:
+        assert error.text("en") and error.text("zh")
+    else:
+        assert action.name in {verb.name for verb in GRAMMAR.verbs}
+
+
+@pytest.mark.parametrize("piece", ["(", ")", "<think>", "<action>", "</action>", "LOOK(", "LOOK()\n", "（", "\n", "🙂"])
+def test_parsing_is_linear(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = piece * size
+        began = time.perf_counter()
+        with suppress(ActionError):
+            GRAMMAR.parse(text)
+        return time.perf_counter() - began
+
+    assert seconds(200_000) < 1.0

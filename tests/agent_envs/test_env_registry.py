@@ -1,0 +1,79 @@
+"""Names, Gymnasium ids, vector environments, import cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+import agent_envs
+from agent_envs import SettingsError
+from agent_envs.registry import gym_id
+from agent_envs.wiki.config import WikiConfig
+
+
+def test_unknown_names_get_one_helpful_line() -> None:
+    with pytest.raises(
+        SettingsError, match=r"unknown environment 'wikki'; did you mean 'wiki'\? \(known: .*identity.*wiki\)"
+    ):
+        agent_envs.make("wikki")
+    with pytest.raises(SettingsError, match=r"unknown setting 'max_turn'; did you mean 'max_turns'"):
+        gymnasium.make("agent_envs/Wiki-v0", max_turn=3)
+    with pytest.raises(SettingsError, match="settings must be a IdentityConfig"):
+        agent_envs.make("identity", WikiConfig())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pages": 3},
+        {"max_hops": 9},
+        {"min_hops": 3, "max_hops": 2},
+        {"languages": ()},
+        {"languages": ("fr",)},
+        {"max_turns": 0},
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(SettingsError, match=r"wiki: .* must be"):
+        WikiConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_gymnasium_make_takes_settings() -> None:
+    env = gymnasium.make("agent_envs/Wiki-v0", max_turns=8, train_worlds=2, valid_worlds=1, test_worlds=1)
+    assert env.unwrapped.max_turns == 8  # type: ignore[attr-defined]
+    prompt, info = env.reset(seed=3)
+    assert prompt and info["split"] == "train"
+    env.close()
+
+
+@pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
+def test_vector_environments(name: str, small: WikiConfig) -> None:
+    settings = {"train_worlds": 2, "valid_worlds": 1, "test_worlds": 1} if name == "wiki" else {}
+    together = gymnasium.make_vec(gym_id(name), num_envs=3, vectorization_mode="sync", **settings)
+    apart = gymnasium.make_vec(
+        gym_id(name), num_envs=3, vectorization_mode="async", vector_kwargs={"shared_memory": False}, **settings
+    )
+    try:
+        assert together.reset(seed=5)[0] == apart.reset(seed=5)[0]
+        for turn in ("SAY(red)", "NAVIGATE(x)", "no action", "动作：提交（红）", "SUBMIT(x)", "SAY(blue)"):
+            one, other = together.step([turn] * 3), apart.step([turn] * 3)
+            assert one[0] == other[0]
+            assert all(np.array_equal(a, b) for a, b in zip(one[1:4], other[1:4], strict=True))
+    finally:
+        together.close()
+        apart.close()
+
+
+def test_import_is_cheap_and_knows_no_model_library() -> None:
+    code = (
+        "import sys, time; began = time.perf_counter(); import agent_envs; took = time.perf_counter() - began;"
+        "heavy = {'torch', 'transformers', 'tantivy', 'peft'} & set(sys.modules); print(took, heavy or '');"
+        "import agent_envs.wiki.env; assert not {'torch', 'transformers', 'babel', 'pycountry'} & set(sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert len(out) == 1, f"import agent_envs pulls in {out[1:]}"
+    assert float(out[0]) < 2.0

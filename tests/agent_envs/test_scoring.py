@@ -1,0 +1,78 @@
+"""Literal scores."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_envs import scoring
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("The  Bel-Mora!", "bel mora"),
+        ("ＢＥＬ　Ｍｏｒａ", "bel mora"),
+        ("贝尔莫拉。", "贝尔莫拉"),
+        ("《贝尔·莫拉》", "贝尔 莫拉"),
+        ("1,534", "1534"),
+        ("１５３４", "1534"),
+        ("1534.0", "1534"),
+        ("-3.50", "-3.5"),
+        ("a", ""),
+        ("!?", ""),
+    ],
+)
+def test_normalise(text: str, want: str) -> None:
+    assert scoring.normalise(text) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("12", 12.0), ("1,234.5", 1234.5), ("-5", -5.0), ("1e3", 1000.0), ("7.", 7.0), ("12,34", None), ("1-2", None),
+        ("", None), ("12a", None), ("inf", None), ("nan", None), ("9" * 60, None), ("1e999", None), ("Ⅷ", None),
+        ("²", 2.0),
+    ],
+)  # fmt: skip
+def test_numeric(text: str, want: float | None) -> None:
+    assert scoring.numeric(text) == want
+
+
+def test_exact_takes_any_alias_and_nothing_more() -> None:
+    accepted = ("Bel Mora", "贝尔莫拉")
+    assert scoring.exact("the bel mora.", accepted) == 1
+    assert scoring.exact("贝尔莫拉", accepted) == 1
+    assert scoring.exact("Bel Mora or Tor Vin", accepted) == 0
+    assert scoring.exact("", ("",)) == 0
+    assert scoring.exact("1,534", ("1534",)) == 1
+
+
+def test_f1_counts_multisets() -> None:
+    assert scoring.token_f1("x x y", "x y y") == pytest.approx(2 * 2 / 6)
+    assert scoring.token_f1("x x x x", "x") == pytest.approx(2 / 5)
+    assert scoring.token_f1("", "x") == 0
+    assert scoring.character_f1("贝尔莫", "贝尔莫拉") == pytest.approx(6 / 7)
+    assert scoring.answer_f1("贝尔莫", ("Bel Mora", "贝尔莫拉")) == pytest.approx(6 / 7)
+    assert scoring.answer_f1("Bel", ("Bel Mora", "贝尔莫拉")) == pytest.approx(2 / 3)
+    assert scoring.answer_f1("x", ()) == 0
+
+
+def test_evidence() -> None:
+    assert scoring.precision_recall({1, 2, 3, 4}, {1, 9}) == (0.25, 0.5)
+    assert scoring.precision_recall([], {1}) == (0.0, 0.0)
+    assert scoring.precision_recall([1], []) == (0.0, 1.0)
+    assert scoring.f_beta(0.25, 0.5) == pytest.approx(1 / 3)
+    assert scoring.f_beta(1.0, 0.5, 0.5) == pytest.approx(1.25 * 0.5 / (0.25 + 0.5))
+    assert scoring.f_beta(0.0, 0.0) == 0
+
+
+@given(st.text(st.characters()), st.text(st.characters()))
+def test_scores_of_any_text_are_bounded(one: str, other: str) -> None:
+    assert scoring.exact(one, (other,)) in (0.0, 1.0)
+    assert 0 <= scoring.answer_f1(one, (other,)) <= 1
+    assert scoring.answer_f1(one, (other,)) == pytest.approx(scoring.answer_f1(one, (other,)))
+    if scoring.exact(one, (other,)):
+        assert scoring.answer_f1(one, (other,)) == pytest.approx(1)
+    assert scoring.normalise(scoring.normalise(one)) == scoring.normalise(one) or scoring.numeric(one) is not None
