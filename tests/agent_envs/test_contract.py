@@ -61,7 +61,7 @@ class WorldDice(IdentityEnv):
     def _choose(self, wanted: Any, split: str | None) -> Task:
         if wanted is not None:
             return super()._choose(wanted, split)
-        return self.tasks(split or "train")[int(self.draws.integers(99))]
+        return self.tasks(split or "train")[int(self.draws.integers(40))]
 
 
 class EndlessTurns(IdentityEnv):
