@@ -198,7 +198,8 @@ class ActorCritic(nn.Module):
         def one(hidden_ND: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor]:
             logp_NV = torch.log_softmax(self.logits(hidden_ND) / self.temperature, dim=-1)
             with torch.no_grad():
-                entropy_N = -torch.special.xlogy(logp_NV.exp(), logp_NV.exp()).sum(-1)
+                # The clamp only matters for logits of -inf: 0 * -inf is no number.
+                entropy_N = -torch.linalg.vecdot(logp_NV.exp(), logp_NV.clamp_min(-1e5))
             return logp_NV.gather(1, token_N[:, None]).squeeze(1), entropy_N
 
         if hidden_ND.shape[0] <= self.chunk:
