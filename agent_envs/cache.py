@@ -49,9 +49,10 @@ def _publish(place: Path, build: Callable[[Path], None]) -> None:
         build(folder)
         for path in sorted(folder.rglob("*")):
             if path.is_file():
+                path.chmod(0o644)  # some builders make private files, and mkdtemp a private folder; a cache is shared
                 _flush(path)
         _flush(folder)
-        folder.chmod(0o755)  # mkdtemp makes it private; a shared cache is read by others
+        folder.chmod(0o755)
         folder.rename(place)
         _flush(place.parent)
     finally:

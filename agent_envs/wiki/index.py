@@ -12,6 +12,8 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import tantivy
@@ -23,6 +25,7 @@ from agent_envs.wiki.backend import Hit, Page
 
 _TITLE_WEIGHT = 2.0
 _CANDIDATES = 60
+_LOCK = ".tantivy-meta.lock"
 _LONGEST = 400
 """Characters of a title or query that count: what an agent writes must not fill the caches."""
 
@@ -99,9 +102,7 @@ class _Files:
         with (folder / store.PAGES).open("rb") as pages:
             self._pages = mmap.mmap(pages.fileno(), 0, access=mmap.ACCESS_READ)
         self._schema = store.schema()
-        index = tantivy.Index(self._schema, path=str(folder / store.INDEX))
-        index.config_reader(num_warmers=0)
-        self._searcher = index.searcher()
+        self._searcher = _searcher(folder / store.INDEX, self._schema)
         # Groups of episodes on one task repeat their requests; all results are immutable.
         self.page = lru_cache(8192)(self._page)
         self.number = lru_cache(16384)(self._number)
@@ -162,6 +163,27 @@ class _Files:
             for page in (self.page(number),)
         )
         return tuple(found for _, _, found in ranked[:k])
+
+
+def _searcher(folder: Path, schema: Any) -> Any:
+    """A searcher over the index files. The engine wants to write a lock beside them even to read.
+
+    Where that is forbidden (a cache owned by someone else) it opens a folder of symbolic links, which may go as soon as
+    the files are mapped.
+    """
+    if os.access(folder / _LOCK, os.W_OK):
+        return _reader(folder, schema)
+    with TemporaryDirectory(prefix="turnwise-index-") as shadow:
+        for path in folder.iterdir():
+            if path.suffix != ".lock":
+                Path(shadow, path.name).symlink_to(path)
+        return _reader(Path(shadow), schema)
+
+
+def _reader(folder: Path, schema: Any) -> Any:
+    index = tantivy.Index(schema, path=str(folder))
+    index.config_reader("manual", 0)  # the files never change: watch nothing
+    return index.searcher()
 
 
 def _snippet(page: Page, words: list[str]) -> str:

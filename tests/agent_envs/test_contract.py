@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -88,7 +89,7 @@ class SpentByMistakes(IdentityEnv):
 
 class Slow(IdentityEnv):
     def step(self, action: str) -> Any:
-        sum(action[:at].count("(") for at in range(0, len(action), 4))
+        time.sleep(2.1 if len(action) > 100_000 else 0)
         return super().step(action)
 
 
