@@ -1,0 +1,216 @@
+"""Where we differ from the code that made the reference vectors, on purpose. Nothing else may differ.
+
+A test asks `deviation` for its case; where it gets one, it asserts what we do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from reference_cases import Case
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One difference: for which cases of which files, why, and what we do instead."""
+
+    files: tuple[str, ...]
+    applies: Callable[[Case], bool]
+    reason: str
+    ours: str
+
+
+def _groups(case: Case) -> list[list[float]]:
+    scores = case.tensor("token_level_rewards").sum(-1).tolist()
+    index = case.inputs["index"]
+    return [[s for s, g in zip(scores, index, strict=True) if g == group] for group in dict.fromkeys(index)]
+
+
+def _single(case: Case) -> bool:
+    return any(len(group) == 1 for group in _groups(case))
+
+
+def _equal(case: Case) -> bool:
+    return any(len(group) > 1 and max(group) - min(group) <= 1e-8 for group in _groups(case))
+
+
+def _empty_rows(case: Case) -> bool:
+    return bool((case.tensor("mask").sum(-1) == 0).any())
+
+
+def _all_masked(case: Case) -> bool:
+    names = ("loss_mask", "response_mask", "mask")
+    return not any(case.tensor(name).any() for name in names if name in case.inputs)
+
+
+def _loss_type(*names: str) -> Callable[[Case], bool]:
+    return lambda case: case.hyper["loss_type"] in names
+
+
+def _gap(case: Case, old: str, new: str) -> torch.Tensor:
+    return (case.tensor(new) - case.tensor(old)) * case.tensor("mask" if "mask" in case.inputs else "response_mask")
+
+
+VERL_GROUPS = ("adv_grpo", "adv_grpo_vectorized", "adv_rloo", "adv_rloo_vectorized")
+TRL = ("trl_grpo_loss", "trl_rloo_loss")
+
+DEVIATIONS = {
+    "group of one": Deviation(
+        VERL_GROUPS,
+        _single,
+        "without others there is no baseline, and the peer's score as advantage rewards whatever was done",
+        "advantage exactly 0",
+    ),
+    "equal rewards": Deviation(
+        VERL_GROUPS,
+        _equal,
+        "rounding noise of equal rewards, divided by a tiny deviation, becomes an advantage of up to 0.2",
+        "advantage exactly 0",
+    ),
+    "all masked": Deviation(
+        ("agg_loss", "policy_loss_clip", "policy_loss_gspo", "value_loss", "trl_grpo_loss", "trl_rloo_loss"),
+        _all_masked,
+        "the peer's mean over nothing is NaN, which would end a run",
+        "loss 0",
+    ),
+    "length + 1e-8": Deviation(
+        ("agg_loss", "policy_loss_clip", "policy_loss_gspo", "value_loss", "tree_soft_hard_advantage"),
+        lambda case: case.hyper.get("loss_agg_mode", "seq-mean-token-mean") == "seq-mean-token-mean",
+        "the peer divides by length + 1e-8 so as not to divide by 0",
+        "exact division; rows without tokens are no part of the mean. Agreement within a further 1e-8 of the numbers",
+    ),
+    "global normaliser": Deviation(
+        ("policy_loss_clip", "policy_loss_gspo", "agg_loss"),
+        lambda case: bool(case.hyper.get("global_batch_info")) or "dp_size" in case.hyper,
+        "the peer is told the token and row counts of all workers, because it sees a micro-batch",
+        "a loss is over the whole batch, cut later by exact adjoints; a global count is a factor on the weights",
+    ),
+    "weights from the rollout": Deviation(
+        ("policy_loss_clip", "policy_loss_gspo"),
+        lambda case: case.inputs.get("rollout_is_weights") is not None,
+        "the peer multiplies token losses by importance weights between engine and trainer",
+        "no option; the weights of the credit take the factor (token ratio)",
+    ),
+    "advantages that differ within an episode": Deviation(
+        ("policy_loss_gspo",),
+        lambda case: (
+            case.inputs.get("rollout_is_weights") is not None
+            or bool((case.tensor("advantages") != case.tensor("advantages")[:, :1]).any())
+        ),
+        "the peer gives each token the gradient of its own advantage or weight",
+        "one ratio, one gradient: shared evenly by the tokens of the episode. Loss and gradient per episode agree",
+    ),
+    "rows without tokens": Deviation(
+        TRL,
+        _empty_rows,
+        "the peer divides by all rows, also by those in which nothing was said",
+        "they are no part of the mean: the peer's loss times all rows / rows with tokens",
+    ),
+    "log-ratio beyond 20": Deviation(
+        TRL,
+        lambda case: bool((_gap(case, "old_log_prob", "log_prob").abs() > 20).any()),
+        "the peer does not bound the log-ratio",
+        "clamped to +-20, gradient 0 beyond",
+    ),
+    "k3 above 10": Deviation(
+        ("trl_grpo_loss",),
+        lambda case: case.hyper["beta"] > 0 and bool((_k3(_gap(case, "ref_log_prob", "log_prob")) > 10).any()),
+        "the peer does not bound the KL estimate of a token",
+        "clamped to 10, gradient 0 beyond",
+    ),
+    "delta below 1 + epsilon": Deviation(
+        ("trl_grpo_loss",),
+        lambda case: case.hyper.get("delta") is not None and case.hyper["delta"] < 1 + case.hyper["epsilon_high"],
+        "the peer's delta then cuts good tokens too",
+        "dual_clip bounds the ratio of bad tokens only",
+    ),
+    "KL in the reward": Deviation(
+        ("trl_rloo_loss",),
+        lambda case: case.hyper["beta"] > 0,
+        "the peer's RLOO takes the KL off the reward, and only reports it in its loss",
+        "the KL is a term of the loss, switched off for the comparison",
+    ),
+    "float32 temperatures": Deviation(
+        ("trl_grpo_loss",),
+        _loss_type("sapo"),
+        "the peer holds SAPO's two temperatures in float32",
+        "float64; compared with them rounded to float32",
+    ),
+    "padding in luspo": Deviation(
+        ("trl_grpo_loss",),
+        lambda case: (
+            case.hyper["loss_type"] == "luspo"
+            and (case.hyper["importance_sampling_level"] != "sequence" or case.hyper["beta"] > 0)
+        ),
+        "the peer's luspo averages over padding as soon as a loss differs between the tokens of a row",
+        "sum over the tokens of an episode, mean over episodes",
+    ),
+    "bias-corrected KL at sequence level": Deviation(
+        ("trl_grpo_loss",),
+        lambda case: (
+            bool(case.hyper.get("use_bias_correction_kl"))
+            and case.hyper["importance_sampling_level"] != "token"
+            and case.hyper["beta"] > 0
+        ),
+        "the peer weighs a token's KL by the ratio of its episode",
+        "by the token's own ratio",
+    ),
+    "not shipped": Deviation(
+        ("trl_grpo_loss",),
+        _loss_type("cispo", "vespo"),
+        "these losses are not among the options of GRPO",
+        "nothing",
+    ),
+    "ratio above e^10": Deviation(
+        ("policy_loss_gspo",),
+        lambda case: bool(
+            (
+                _gap(case, "old_log_prob", "log_prob").sum(-1) / case.tensor("response_mask").sum(-1).clamp_min(1) > 10
+            ).any()
+        ),
+        "the peer bounds an episode's mean log-ratio at 10",
+        "clamped to +-20, like every log-ratio",
+    ),
+    "whitening one number": Deviation(
+        ("gae", "masked_stats"),
+        lambda case: "error" in case.outputs,
+        "the peer raises ValueError when the mask holds one entry",
+        "a single advantage stays as it is",
+    ),
+    "mean over count + 1e-8": Deviation(
+        ("masked_stats", "gae"),
+        lambda case: "error" not in case.outputs,
+        "the peer divides by count + 1e-8",
+        "exact mean. Agreement within a further 2e-8 of the numbers",
+    ),
+    "off the mask": Deviation(
+        ("gae",),
+        lambda case: bool((case.tensor("response_mask") == 0).any()),
+        "the peer carries advantages and returns through positions at which nothing was said",
+        "those positions are no turns and have no number; a reward paid there has no turn to pay",
+    ),
+    "shift_mean false": Deviation(
+        ("masked_stats",),
+        lambda case: not case.hyper["shift_mean"],
+        "the peer centres, scales and adds the mean again",
+        "no such option: compared after adding the mean",
+    ),
+    "count of clipped values": Deviation(
+        ("value_loss",),
+        lambda case: True,
+        "the peer reports how many values are clipped",
+        "not reported",
+    ),
+}
+
+
+def _k3(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(-x) + x - 1
+
+
+def deviation(case: Case, name: str) -> bool:
+    """Whether the deviation called ``name`` applies to ``case``."""
+    entry = DEVIATIONS[name]
+    return case.file in entry.files and entry.applies(case)
