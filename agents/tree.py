@@ -179,8 +179,7 @@ class Batch:
 
     def to_tokens(self, x_A: Tensor) -> Tensor:
         """x_T: each action's number on its tokens, 0 elsewhere."""
-        mine_T = self.action_T >= 0
-        return torch.where(mine_T, x_A[self.action_T.clamp_min(0)], torch.zeros((), dtype=x_A.dtype, device=x_A.device))
+        return torch.cat([x_A, x_A.new_zeros(1)])[self.action_T]  # index -1 is the 0 at the end, also without actions
 
     def _pairs(self) -> tuple[Tensor, Tensor]:
         """Every (action, leaf below it) pair as two index vectors."""
