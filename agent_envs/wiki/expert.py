@@ -7,6 +7,7 @@ another (`MISTAKES`) and then goes on as if it were right, reading its position 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -74,21 +75,18 @@ def _position(now: Situation, *, flawed: bool) -> int | None:
     """The hop that the open page serves, None when the agent is lost."""
     if not now.trail or now.trail[-1] is None:
         return None
-    hops, here = now.gold.hops, now.trail[-1]
-    for at, hop in enumerate(hops):
-        if hop.title == here:
-            return at
-    return _believed(now) if flawed else None
+    titles = [hop.title for hop in now.gold.hops]
+    if flawed:  # its own way first: a mistake may lead it back to a page of the chain, which it does not notice
+        for start, title in enumerate(now.trail):
+            if title == titles[0] and (believed := _believed(now, start)) is not None:
+                return believed
+    return titles.index(now.trail[-1]) if now.trail[-1] in titles else None
 
 
-def _believed(now: Situation) -> int | None:
-    """The position of one who followed right and confused links from the start page on."""
-    hops, trail = now.gold.hops, list(now.trail)
-    starts = [index for index, title in enumerate(trail) if title == hops[0].title]
-    if not starts:
-        return None
-    at = 0
-    for here, following in zip(trail[starts[-1] :], trail[starts[-1] + 1 :], strict=False):
+def _believed(now: Situation, start: int) -> int | None:
+    """The position of one who followed right and confused links from trail number `start` on."""
+    hops, at = now.gold.hops, 0
+    for here, following in itertools.pairwise(now.trail[start:]):
         if here is None or following is None or at + 1 >= len(hops):
             return None
         page = now.page_of(here)
