@@ -82,7 +82,7 @@ class ActorCritic(nn.Module):
         if temperature <= 0 or chunk < 1:
             raise ModelError(f"temperature {temperature} and chunk {chunk} must be positive")
         guards.check_config(model)
-        model.set_attn_implementation(NAME)
+        guards.dispatch(model)
         self.lora, self.critic = lora, critic
         self.temperature, self.chunk = temperature, chunk
         self.counters = Counters()
@@ -171,7 +171,12 @@ class ActorCritic(nn.Module):
         self.counters.tokens += len(batch)
         asked = batch.critic_S >= 0
         self.counters.critic_tokens += int((batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S])[asked].sum())
-        out = self.causal_model.base_model(
+        model = self.causal_model
+        if model.config._attn_implementation != NAME:  # eager attention would add a mask of another shape
+            raise ModelError(
+                f"someone set this model's attention to {model.config._attn_implementation!r}: keep {NAME!r}"
+            )
+        out = model.base_model(
             input_ids=batch.token_T[None],
             position_ids=batch.pos_T[None],
             attention_mask=marker_mask(self.device),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import PreTrainedModel
 
+from agents.attention import NAME
 from agents.errors import ModelError
 from agents.plan import Plan, TreePlan
 from agents.tree import Batch, Kind, Node, pack
@@ -39,6 +40,17 @@ def check_config(model: PreTrainedModel) -> None:
             raise ModelError(f"{name} sets {key}, which attention over trees does not implement: use another model")
     if model.get_output_embeddings() is None or model.base_model is model:
         raise ModelError(f"{name} has no output layer over a body: load it with AutoModelForCausalLM")
+
+
+def dispatch(model: PreTrainedModel) -> None:
+    """Routes the model's attention through ours. Raises ModelError where the model does its own attention."""
+    refusal = f"{type(model).__name__} does not use transformers' attention interface: use another model"
+    try:
+        model.set_attn_implementation(NAME)
+    except ValueError as error:
+        raise ModelError(refusal) from error
+    if model.config._attn_implementation != NAME:  # transformers only warns and keeps what was
+        raise ModelError(refusal)
 
 
 class _Watched(TreePlan):
