@@ -49,8 +49,10 @@ class HFEngine:
 
     ``model`` is a causal language model, with or without a LoRA of its own (which is ignored); it is not changed, and
     its weights are shared, so they must stay as they are (on another ``device`` they are copied). ``lora`` is the
-    configuration of the adapters that ``load`` will get. ``merge`` None chooses; ``describe`` says what was chosen. ``stop_ids`` end a completion. A session never
-    grows beyond ``max_length`` tokens.
+    configuration of the adapters that ``load`` will get. ``merge`` None chooses; ``describe`` says what was chosen.
+    ``stop_ids`` end a completion. A session never grows beyond ``max_length`` tokens. ``share_prefixes``: keys and
+    values that another session has for the beginning of a prompt are copied. A step reads new prompts until it has
+    ``prefill_tokens`` of their tokens; the rest waits.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class HFEngine:
         self._layers: int = config.num_hidden_layers
         self._ends = np.zeros(self.vocabulary, dtype=bool)
         self._ends[list(stop_ids)] = True
-        self._waste = 0.1 if self.device.type == "cpu" else 1.0
+        self.padding: float | None = None if self.device.type == "cpu" else 1.0
+        """How much padding is taken for fewer kernel calls when runs are read, as a share of the work; None: no call
+        is shared, because on a CPU a call is cheap and copying rows is not."""
         self.encoded_tokens = 0
         """Tokens that went through the model."""
         self.sampled_tokens = 0
@@ -244,7 +248,7 @@ class HFEngine:
             pos_T=pos,
             rows=rows,
             keys_to=int(pos_T[: len(rows)].max()) + 1 if len(rows) else 0,
-            groups=group_runs(runs, self._waste),
+            groups=group_runs(runs, self.padding),
             device=self.device,
         )
         logits = self.model(
