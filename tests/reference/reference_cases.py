@@ -142,7 +142,7 @@ class Padded:
         row_T = self.batch.token_T // self.mask.shape[1]
         row_A = torch.zeros_like(self.batch.state_A).index_put((self.batch.action_T[self.said],), row_T[self.said])
         last_L = self.batch.prev_S[self.batch.leaf_L]
-        return torch.where(last_L >= 0, row_A[last_L], -1)
+        return torch.cat([row_A, row_A.new_tensor([-1])])[last_L]
 
     @property
     def said(self) -> Tensor:

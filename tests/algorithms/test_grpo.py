@@ -1,0 +1,271 @@
+"""GRPO against a loop over padded-free episodes, written down from the papers, and its promises on shared trees."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from algorithm_trees import World, counted, paths, unshared, world
+from torch import Tensor
+
+from agents.tree import Kind, Node
+from algorithms.groups import Aggregation
+from algorithms.grpo import GRPO, Gate, Ratio
+from algorithms.maths import KL
+
+MODES = list(product(Ratio, Aggregation))
+
+
+def groups(w: World, trees: int = 3) -> list[Node]:
+    """Trees whose episodes share what they have in common, some of them sampled more than once."""
+    return [counted(w, w.tree()) for _ in range(trees)]
+
+
+def gradient(w: World, algorithm: GRPO, trees: list[Node], **change: Any) -> tuple[float, Tensor]:
+    """The loss, and its gradient with respect to the log-probability of every token there is."""
+    logp, value = w.numbers()
+    batch = replace(w.batch(trees, critic=False), **change)
+    new = w.forward(batch, logp, value)
+    total = algorithm.loss(batch, new, algorithm.credit(batch, new)).total
+    total.backward()
+    return float(total.detach()), logp.grad
+
+
+def by_loop(w: World, algorithm: GRPO, trees: list[Node]) -> tuple[float, Tensor]:
+    """The objective as printed, episode by episode and token by token, without any sharing."""
+    logp, _ = w.numbers()
+    old, ref = (torch.tensor(x, dtype=torch.float64) for x in (w.old, w.ref))
+    rows: list[tuple[list[int], float]] = []
+    for root in trees:
+        episodes = [path for path in paths(root) for _ in range(path[-1][0].count)]
+        returns = [sum(action.reward for action, _ in path) for path in episodes]
+        n, mean = len(returns), sum(returns) / len(returns)
+        std = math.sqrt(sum((r - mean) ** 2 for r in returns) / (n - 1)) if n > 1 else 0.0
+        for path, r in zip(episodes, returns, strict=True):
+            adv = r - mean
+            if algorithm.baseline == "leave_one_out" and n > 1:
+                adv = r - (sum(returns) - r) / (n - 1)
+            if algorithm.scale == "group":
+                adv = adv / (std + algorithm.std_eps)
+            rows.append(([t for action, _ in path for t in action.tokens], adv if n > 1 and std else 0.0))
+
+    total = torch.zeros((), dtype=torch.float64)
+    mode = algorithm.aggregation
+    if mode is None:
+        mode = "token-mean" if algorithm.ratio == "token" else "seq-mean-token-mean"
+    all_tokens = sum(len(tokens) for tokens, _ in rows)
+    for tokens, adv in rows:
+        gaps = [torch.clamp(logp[t] - old[t], -20, 20) for t in tokens]
+        whole = sum(logp[t] - old[t] for t in tokens)
+        if algorithm.ratio == "sequence_mean":
+            whole = whole / len(tokens)
+        losses = []
+        for t, gap in zip(tokens, gaps, strict=True):
+            rho = torch.exp(gap if algorithm.ratio == "token" else torch.clamp(whole, -20, 20))
+            if algorithm.gate == "soft":
+                tau = algorithm.tau_plus if adv > 0 else algorithm.tau_minus
+                gain = torch.sigmoid(tau * (rho - 1)) * 4 / tau * adv
+            else:
+                gain = torch.minimum(rho * adv, rho.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high) * adv)
+                if adv < 0:
+                    gain = torch.maximum(gain, torch.tensor(algorithm.dual_clip * adv, dtype=torch.float64))
+            x = logp[t] - ref[t]
+            kl = {"k1": x, "k2": x**2 / 2, "k3": torch.exp(-x) + x - 1, "abs": abs(x)}[algorithm.kl]
+            if algorithm.kl_unbiased:
+                kl = kl * torch.exp(gap)
+            losses.append(-gain + algorithm.kl_coef * kl)
+        summed = torch.stack(losses).sum()
+        total = (
+            total
+            + {
+                "token-mean": summed / all_tokens,
+                "token-sum": summed,
+                "seq-mean-token-sum": summed / len(rows),
+                "seq-mean-token-sum-norm": summed / len(rows) / algorithm.length_norm,
+                "seq-mean-token-mean": summed / len(rows) / len(tokens),
+            }[mode]
+        )
+    total.backward()
+    return float(total.detach()), logp.grad
+
+
+def check(w: World, algorithm: GRPO, trees: list[Node]) -> None:
+    loss, grad = gradient(w, algorithm, trees)
+    expected_loss, expected_grad = by_loop(w, algorithm, trees)
+    assert loss == pytest.approx(expected_loss, abs=1e-12)
+    torch.testing.assert_close(grad, expected_grad, atol=1e-12, rtol=1e-10)
+    assert grad.any()
+
+
+@pytest.mark.parametrize(("ratio", "mode"), MODES)
+def test_the_loss_is_the_printed_one(ratio: Ratio, mode: Aggregation) -> None:
+    for seed in range(3):
+        w = world(seed)
+        check(w, GRPO(ratio=ratio, aggregation=mode, kl_coef=0.1), groups(w))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"baseline": "leave_one_out", "scale": "none", "ratio": "sequence"},
+        {"scale": "none", "aggregation": "seq-mean-token-sum-norm", "length_norm": 7.0},
+        {"ratio": "sequence_mean", "clip_low": 3e-4, "clip_high": 4e-4},
+        {"clip_high": 0.28, "dual_clip": 1.4},
+        {"dual_clip": math.inf},
+        {"gate": "soft", "tau_plus": 0.7, "tau_minus": 1.3, "aggregation": "seq-mean-token-mean"},
+        {"gate": "soft", "ratio": "sequence"},
+        {"kl_coef": 0.5, "kl": "k1"},
+        {"kl_coef": 0.5, "kl": "k2", "kl_unbiased": True},
+        {"kl_coef": 0.5, "kl": "abs", "ratio": "sequence"},
+    ],
+)
+def test_options(options: dict[str, Any]) -> None:
+    for seed in range(3):
+        w = world(seed, gap=0.6)
+        check(w, GRPO(**options), groups(w))
+
+
+@pytest.mark.parametrize(("ratio", "mode"), MODES)
+@pytest.mark.parametrize("gate", Gate)
+def test_a_shared_tree_is_its_episodes(ratio: Ratio, mode: Aggregation, gate: Gate) -> None:
+    """Sharing the forward changes nothing: loss and gradient are those of chains that share only the task."""
+    for seed, kl in enumerate(KL):
+        w = world(seed, gap=0.5)
+        algorithm = GRPO(ratio=ratio, aggregation=mode, gate=gate, kl_coef=0.3, kl=kl, kl_unbiased=bool(seed % 2))
+        trees = groups(w)
+        shared, duplicated = gradient(w, algorithm, trees), gradient(w, algorithm, [unshared(t) for t in trees])
+        assert shared[0] == pytest.approx(duplicated[0], abs=1e-12)
+        torch.testing.assert_close(shared[1], duplicated[1], atol=1e-12, rtol=1e-10)
+
+
+def test_one_mean_advantage_would_not_do() -> None:
+    """The control for the test above: with the mean of its episodes' advantages a shared token learns otherwise."""
+    w = world(1, gap=0.8)
+    trees, algorithm = groups(w), GRPO()
+    batch = w.batch(trees, critic=False)
+    logp, value = w.numbers()
+    new = w.forward(batch, logp, value)
+    credit = algorithm.credit(batch, new)
+    net = credit.plus + credit.minus
+    hard = replace(credit, plus=net.clamp_min(0), minus=net.clamp_max(0))
+    difference = algorithm.loss(batch, new, credit).total - algorithm.loss(batch, new, hard).total
+    assert difference.abs() > 1e-3
+
+
+@pytest.mark.parametrize("ratio", Ratio)
+def test_at_ratio_one_the_gradient_is_reinforce(ratio: Ratio) -> None:
+    """d loss / d log pi(t) = -weight * advantage, summed over the episodes that hold the token."""
+    w = world(5)
+    trees, algorithm = groups(w), GRPO(ratio=ratio, aggregation="seq-mean-token-mean")
+    logp, value = w.numbers(same=True)
+    batch = w.batch(trees, critic=False)
+    new = w.forward(batch, logp, value)
+    credit = algorithm.credit(batch, new)
+    algorithm.loss(batch, new, credit).total.backward()
+    expected = torch.zeros_like(logp)
+    episodes = int(batch.count_L.sum())
+    leaf = 0
+    for root in trees:
+        for path in paths(root):
+            tokens = [t for action, _ in path for t in action.tokens]
+            push = float(credit.adv_L[leaf]) * path[-1][0].count / episodes
+            expected[tokens] -= push if ratio == "sequence" else push / len(tokens)
+            leaf += 1
+    torch.testing.assert_close(logp.grad, expected)
+
+
+def test_equal_returns_teach_nothing_at_all() -> None:
+    for reward in (0.0, 0.1, 0.7, 1 / 3):
+        w = world(0)
+        root = w.state()
+        for _ in range(4):
+            w.end(root.add(w.action(reward)).add(w.state()))
+        for scale in ("group", "batch", "none"):
+            loss, grad = gradient(w, GRPO(scale=scale), [root])
+            assert loss == 0 and not grad.any()
+
+
+def test_siblings_have_no_order() -> None:
+    w = world(3)
+    trees = groups(w)
+    before = gradient(w, GRPO(), trees)
+    for root in trees:
+        for node in root.walk():
+            node.children.reverse()
+    after = gradient(w, GRPO(), trees)
+    assert before[0] == pytest.approx(after[0], abs=1e-12)
+    torch.testing.assert_close(before[1], after[1], atol=1e-12, rtol=1e-10)
+
+
+def test_tasks_are_not_mixed() -> None:
+    """A group's advantages do not change when another task joins the batch, whatever that one pays."""
+    w = world(4)
+    first, second = groups(w, 2)
+    for action in second.walk():
+        action.reward *= 100
+    alone, both = w.batch([first], critic=False), w.batch([first, second], critic=False)
+    for baseline in ("mean", "leave_one_out"):
+        algorithm = GRPO(baseline=baseline)
+        adv = [algorithm.credit(b, w.forward(b, *w.numbers())).adv_L for b in (alone, both)]
+        assert torch.equal(adv[0], adv[1][: len(adv[0])])
+
+
+def test_batch_scale_divides_by_one_deviation() -> None:
+    w = world(6)
+    batch = w.batch(groups(w), critic=False)
+    new = w.forward(batch, *w.numbers())
+    plain = GRPO(scale="none").credit(batch, new).adv_L
+    scaled = GRPO(scale="batch", std_eps=0.0).credit(batch, new).adv_L
+    returns = torch.repeat_interleave(batch.return_L, batch.count_L)
+    torch.testing.assert_close(scaled, plain / returns.std())
+
+
+@pytest.mark.parametrize("ratio", Ratio)
+def test_faulted_episodes_are_not_there(ratio: Ratio) -> None:
+    """Bit for bit: the gradient is that of the batch without them."""
+    for mode in Aggregation:
+        w = world(7)
+        root = w.state()
+        for _ in range(5):
+            w.end(root.add(w.action()).add(w.state()))
+        other = w.tree()
+        without = replace(root, children=root.children[:2] + root.children[3:])
+        root.children[2].children[0].fault = "the sandbox died"
+        algorithm = GRPO(ratio=ratio, aggregation=mode, kl_coef=0.1)
+        with_fault, clean = gradient(w, algorithm, [root, other]), gradient(w, algorithm, [without, other])
+        assert torch.equal(with_fault[1], clean[1])
+        assert with_fault[0] == pytest.approx(clean[0], abs=1e-14)
+
+
+def test_a_fault_below_a_shared_action_takes_its_share_away() -> None:
+    w = world(8)
+    root = w.state()
+    shared = root.add(w.action()).add(w.state())
+    for _ in range(3):
+        w.end(shared.add(w.action()).add(w.state()))
+    without = replace(root, children=[])
+    kept = without.add(replace(root.children[0], children=[]))
+    kept.add(replace(shared, children=shared.children[:2]))
+    shared.children[2].children[0].fault = "timeout"
+    algorithm = GRPO(kl_coef=0.1)
+    with_fault, clean = gradient(w, algorithm, [root]), gradient(w, algorithm, [without])
+    assert torch.equal(with_fault[1], clean[1]) and clean[1].any()
+
+
+def test_clip_fraction_counts_tokens_at_both_ends() -> None:
+    root = Node(Kind.STATE, (9,))
+    for token, reward in ((0, 1.0), (1, 0.0), (2, 1.0), (3, 0.0)):
+        root.add(Node(Kind.ACTION, (token,), reward=reward)).add(Node(Kind.STATE, ()))
+    w = world(0)
+    w.text(10)
+    w.new = [old + gap for old, gap in zip(w.old, (0.5, 2.0, 0.1, 0.5, *[0] * 6), strict=True)]
+    batch = w.batch([root], critic=False)
+    new = w.forward(batch, *w.numbers())
+    algorithm = GRPO()
+    stats = algorithm.loss(batch, new, algorithm.credit(batch, new)).stats
+    assert stats["clip_fraction"] == 0.5  # good at e^0.5 > 1.2, bad at e^2 > 3; not: good at e^0.1, bad at e^0.5
+    assert stats["zero_groups"] == 0.0 and "kl" in stats
