@@ -121,7 +121,8 @@ class GRPO(Algorithm[GroupCredit]):
 
     @torch.no_grad()
     def credit(self, batch: Batch, old: Forward) -> GroupCredit:
-        length_L, count_L = lengths(batch), batch.count_L * ~batch.fault_L
+        length_L = lengths(batch)
+        count_L = batch.count_L * (~batch.fault_L & (length_L > 0))
         adv_L = group_advantage(batch.return_L, count_L, batch.tree_L, self.baseline, self.scale, self.std_eps)
         return self.weigh(batch, adv_L, length_L, count_L)
 

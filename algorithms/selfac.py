@@ -146,7 +146,7 @@ class SelfAC(Algorithm[TurnCredit]):
 
     @torch.no_grad()
     def credit(self, batch: Batch, old: Forward) -> TurnCredit:
-        value_S = _values(old)
+        value_S = _values(old).detach()
         return TurnCredit(value_S, self.advantage(scored(batch), value_S) if self.freeze_adv else None)
 
     def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:

@@ -28,7 +28,7 @@ def update(w: World, algorithm: SelfAC, trees: list[Node]) -> tuple[Loss, Tensor
 
 
 def same(ours: tuple[Loss, Tensor, Tensor], theirs: tuple[Loss, Tensor, Tensor]) -> None:
-    assert float(ours[0].total) == pytest.approx(float(theirs[0].total), abs=1e-12)
+    assert ours[0].total.item() == pytest.approx(theirs[0].total.item(), abs=1e-12)
     for mine, other in zip(ours[1:], theirs[1:], strict=True):
         torch.testing.assert_close(mine, other, atol=1e-12, rtol=1e-10)
 
@@ -79,7 +79,7 @@ def test_literal_is_the_slides(gradient: str) -> None:
         )
         loss, *gradients = update(w, algorithm, chains)
         expected, *expected_gradients = slides(w, algorithm, chains)
-        assert float(loss.total) == pytest.approx(expected, abs=1e-12)
+        assert loss.total.item() == pytest.approx(expected, abs=1e-12)
         for ours, theirs in zip(gradients, expected_gradients, strict=True):
             torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-10)
 
@@ -206,7 +206,7 @@ def test_trees_follow_the_recursion(options: dict[str, Any]) -> None:
         total = algorithm.alpha * slow.critic(trees)
         total = total + (1 - algorithm.alpha) * slow.policy(trees, logp, torch.tensor(w.old, dtype=torch.float64))
         total.backward()
-        assert float(loss.total) == pytest.approx(float(total), abs=1e-12)
+        assert loss.total.item() == pytest.approx(total.item(), abs=1e-12)
         torch.testing.assert_close(logp_grad, logp.grad, atol=1e-12, rtol=1e-10)
         torch.testing.assert_close(value_grad, value.grad, atol=1e-12, rtol=1e-10)
         assert logp_grad.any() and value_grad.any()
@@ -240,7 +240,7 @@ def test_one_step_is_reinforce_with_a_learned_baseline() -> None:
     w.new, w.value = list(w.old), [0.25, 0, 0, 0.5]
     loss, logp_grad, value_grad = update(w, SelfAC(), [root])
     # A = 1 - 0.25; V_0 regresses to 1, V_1 to the outcome 1; the mean is over these two.
-    assert float(loss.total) == pytest.approx(0.5 * (0.75**2 + 0.5**2) / 2 - 0.5 * 0.75)
+    assert loss.total.item() == pytest.approx(0.5 * (0.75**2 + 0.5**2) / 2 - 0.5 * 0.75)
     assert logp_grad.tolist() == pytest.approx([0, -0.375, -0.375, 0])
     assert value_grad.tolist() == pytest.approx([-0.375, 0, 0, -0.25])
     assert loss.stats["policy"] == pytest.approx(-0.75)
@@ -260,7 +260,7 @@ def test_terminated_is_not_truncated() -> None:
         adv[ended] = algorithm.advantage(scored(batch), value_S)
         _, _, value_grad = update(w, algorithm, [root])
         assert bool(value_grad[last.tokens[-1]]) is ended
-    torch.testing.assert_close(adv[False] - adv[True], value_S[-1] * torch.tensor([0.25, 0.5]))
+    torch.testing.assert_close(adv[False] - adv[True], value_S[-1] * torch.tensor([0.25, 0.5], dtype=torch.float64))
 
 
 def test_a_count_is_that_many_episodes() -> None:
@@ -358,7 +358,7 @@ def test_value_clip() -> None:
         new = replace(w.forward(batch, *w.numbers()), value_S=value_S)
         total = algorithm.loss(batch, new, credit).total
         total.backward()
-        assert float(total) == pytest.approx(loss) and float(value_S.grad[0]) == pytest.approx(slope)
+        assert total.item() == pytest.approx(loss) and value_S.grad[0].item() == pytest.approx(slope)
 
 
 def test_kl_is_a_mean_over_tokens() -> None:
@@ -370,7 +370,7 @@ def test_kl_is_a_mean_over_tokens() -> None:
     assert on.needs_reference and not off.needs_reference
     difference = update(w, on, trees)[0].total - update(w, off, trees)[0].total
     x = [(w.new[t] - w.ref[t]) ** 2 / 2 for root in trees for a in actions(root) for t in a.tokens * a.count]
-    assert float(difference) == pytest.approx(0.7 * sum(x) / len(x))
+    assert difference.item() == pytest.approx(0.7 * sum(x) / len(x))
 
 
 def test_stats() -> None:
