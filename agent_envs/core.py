@@ -282,11 +282,3 @@ class TextEnv(gymnasium.Env[str, str], ABC):
 
     def close(self) -> None:
         """Release what the environment holds. Safe to call twice."""
-
-
-@dataclass(frozen=True)
-class TurnLimit:
-    """Base of settings: every environment has a turn limit."""
-
-    max_turns: int = 10
-    """Turns after which an unfinished episode is truncated."""

@@ -14,20 +14,36 @@ from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import TaskSet
 from agent_envs.wiki import store, world
 from agent_envs.wiki.backend import Page
-from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.config import Corpus, WikiConfig
 from agent_envs.wiki.index import IndexBackend
 from agent_envs.wiki.tasks import world_tasks
 
-_SHAPING = ("corpus", "seed", "train_worlds", "valid_worlds", "test_worlds", "pages", "languages")
-_SOURCES = ("names.py", "relations.py", "world.py", "store.py", "tokens.py")
+_SHAPING = {
+    Corpus.WORLD: ("seed", "train_worlds", "valid_worlds", "test_worlds", "pages", "languages"),
+    Corpus.GEO: ("languages",),
+}
+"""The settings that shape the pages of each corpus."""
+_SOURCES = {
+    Corpus.WORLD: ("names.py", "relations.py", "world.py", "store.py", "tokens.py"),
+    Corpus.GEO: ("geo/corrections.py", "geo/facts.py", "geo/pages.py", "store.py", "tokens.py"),
+}
+"""The code that makes them."""
 
 
 def tasks_of(config: WikiConfig, split: str) -> TaskSet:
     """The tasks of a split under these settings."""
+    if config.corpus is Corpus.GEO:
+        from agent_envs.wiki.geo.questions import geo_tasks
+
+        return geo_tasks(config, split)
     return world_tasks(config, split)
 
 
 def _pages(config: WikiConfig) -> Iterator[tuple[str, Iterator[Page]]]:
+    if config.corpus is Corpus.GEO:
+        from agent_envs.wiki.geo import pages
+
+        return pages.pages_of(config.languages)
     return world.pages_of(config)
 
 
@@ -35,9 +51,13 @@ def _pages(config: WikiConfig) -> Iterator[tuple[str, Iterator[Page]]]:
 def corpus_key(config: WikiConfig) -> str:
     """Names the built corpus: the settings that shape it, the code that makes it and the engine's version."""
     digest = blake2b(digest_size=10)
-    digest.update(json.dumps({name: getattr(config, name) for name in _SHAPING}).encode())
+    digest.update(json.dumps({name: getattr(config, name) for name in _SHAPING[config.corpus]}).encode())
     digest.update(tantivy.__version__.encode())
-    for name in _SOURCES:
+    if config.corpus is Corpus.GEO:
+        from agent_envs.wiki.geo.facts import versions
+
+        digest.update(versions().encode())
+    for name in _SOURCES[config.corpus]:
         digest.update((Path(__file__).parent / name).read_bytes())
     return f"{config.corpus}-{digest.hexdigest()}"
 

@@ -62,13 +62,18 @@ def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | No
     quote = page.shown[line - 1].partition(" ")[2]
     last = at == len(hops) - 1
     if not is_saved and (last or now.save_all) and now.turns_left > len(hops) - at:
-        return render("SAVE_LINE_IDS", str(line), f"{quote} [{line}]")
+        also = hops[at].also if now.save_all and hops[at].title == title else ()
+        thought = " ".join([f"{quote} [{line}]", *(page.shown[id - 1].partition(" ")[2] + f" [{id}]" for id in also)])
+        return render("SAVE_LINE_IDS", ", ".join(map(str, (line, *also))), thought)
     on_path = line == right and hops[at].title == title
     target = None if last else _link(page, line, hops[at + 1].title if on_path else None)
-    if target is None or (rng is not None and flaw > 0 and rng.random() < flaw * _EARLY):
-        answer = now.gold.answer if last and on_path else page.lines[line - 1].text.partition(": ")[2]
-        return render("SUBMIT", answer, quote)
-    return render("CLICK", str(target), quote)
+    early = not last and rng is not None and flaw > 0 and rng.random() < flaw * _EARLY
+    if target is not None and not early:
+        return render("CLICK", str(target), quote)
+    if on_path and not last and not early:
+        return render("NAVIGATE", hops[at + 1].title, f"{quote}; {hops[at + 1].title}")
+    answer = now.gold.answer if last and on_path else page.lines[line - 1].text.partition(": ")[2]
+    return render("SUBMIT", answer, quote)
 
 
 def _position(now: Situation, *, flawed: bool) -> int | None:

@@ -26,6 +26,8 @@ class Hop:
     """Line id on that page."""
     relation: str
     """The relation as written on the page, in the task's language."""
+    also: tuple[int, ...] = ()
+    """Other lines of the page that have to be read."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Gold:
 
     @property
     def evidence(self) -> frozenset[tuple[str, int]]:
-        """The (title, line id) of every hop."""
-        return frozenset((hop.title, hop.line) for hop in self.hops)
+        """The (title, line id) of every line that has to be read."""
+        return frozenset((hop.title, line) for hop in self.hops for line in (hop.line, *hop.also))
 
 
 def world_tasks(config: WikiConfig, split: str) -> TaskSet:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 
 import agent_envs
-from agent_envs import SettingsError
+from agent_envs import SettingsError, registry
 from agent_envs.registry import gym_id
 from agent_envs.wiki.config import WikiConfig
 
@@ -66,6 +67,23 @@ def test_vector_environments(name: str, small: WikiConfig) -> None:
     finally:
         together.close()
         apart.close()
+
+
+def test_outside_packages_add_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "echoes-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echoes\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[turnwise.envs]\necho = echoes:Echo\nwiki = echoes:Echo\n")
+    (tmp_path / "echoes.py").write_text(
+        "from agent_envs.identity import IdentityEnv\nclass Echo(IdentityEnv): name = 'echo'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._outside.cache_clear()
+    try:
+        assert agent_envs.make("echo").name == "echo" and "echo" in agent_envs.names()
+        assert agent_envs.env_class("wiki").name == "wiki", "our own names win"
+    finally:
+        registry._outside.cache_clear()
 
 
 def test_import_is_cheap_and_knows_no_model_library() -> None:
