@@ -7,7 +7,7 @@ is too long for a mask becomes one causal call without any mask, and its blocks 
 Blocks of similar shape share one padded kernel call. Nothing of size T x T is ever made, unless the tree is one block.
 
 Why blocks even where ``is_causal`` would do: below about 1000 tokens the CPU kernel computes the upper triangle of a
-causal call anyway, so quarters of a chain against their own prefixes cost about 0.6 of it.
+causal call anyway, so pieces of a chain against their own prefixes cost about two thirds of it.
 
 Legend: T tokens, B blocks of one call, Q queries and K keys of a block, N the queries of all calls one after another.
 """
@@ -26,10 +26,10 @@ from agents.mask import additive
 
 Rows = NDArray[np.int64]
 
-BLOCK = 64  # least number of queries of a block: fewer would gather the same keys too often
-SHARE = 4  # a block deep in a chain has depth / SHARE queries, so that the gathered keys stay a few times T
+BLOCK = 96  # least number of queries of a block: fewer would gather the same keys too often
+SHARE = 3  # a block deep in a chain has depth / SHARE queries, so that the gathered keys stay a few times T
 LONG = 1024  # chains of this length or more are computed causally, without a mask
-CALL_COST = 8000  # what one more kernel call costs, in query-key pairs
+CALL_COST = 16000  # what one more kernel call costs, in query-key pairs
 PADDING = 0.05  # share of padded pairs that a call may have beyond that
 
 

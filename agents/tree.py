@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -161,8 +162,9 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch with every tensor on ``device``."""
-        tensors = {f.name: x for f in fields(self) if isinstance(x := getattr(self, f.name), Tensor)}
-        return replace(self, **{name: x.to(device) for name, x in tensors.items()})
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved: dict[str, Any] = {name: x.to(device) for name, x in columns.items() if isinstance(x, Tensor)}
+        return replace(self, **moved)
 
     @property
     def raw_tokens(self) -> int:
