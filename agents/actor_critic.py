@@ -267,6 +267,8 @@ def _with_lora(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
 
 def _value_head(model: PreTrainedModel, critic: CriticSettings) -> nn.Sequential:
     """A linear output whose last layer starts at zero, so that every value starts at exactly 0."""
+    if critic.hidden < 1:
+        raise ModelError(f"the value head's hidden width is {critic.hidden}: it must be at least 1")
     width = model.config.get_text_config(decoder=True).hidden_size
     last = nn.Linear(critic.hidden, 1)
     nn.init.zeros_(last.weight)
