@@ -104,7 +104,7 @@ def assert_is_subtree(batch: Batch, piece: Batch, row_P: Tensor) -> None:
 def test_cuts_prefer_the_roots() -> None:
     """Three trees under a budget of the largest one: nothing is repeated."""
     batch = batch_of("several")
-    sizes = [int(((batch.end_T[row]) - row)) for row in torch.nonzero(batch.parent_T < 0).flatten()]
+    sizes = [int((batch.end_T[row]) - row) for row in torch.nonzero(batch.parent_T < 0).flatten()]
     parts = cut(batch, max(sizes) + 3)
     assert sum(len(part.batch) for part in parts) == len(batch)
 

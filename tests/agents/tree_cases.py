@@ -79,13 +79,14 @@ def forks(rng: random.Random) -> Node:
 
 
 def bushy(rng: random.Random, depth: int = 3) -> Node:
+    """At least two actions at the root, one to three below."""
     start = root(rng)
 
-    def expand(state: Node, depth: int) -> None:
-        for _ in range(rng.randint(1, 3) if depth else 0):
-            expand(grow(rng, state, 1), depth - 1)
+    def expand(state: Node, depth: int, least: int) -> None:
+        for _ in range(rng.randint(least, 3) if depth else 0):
+            expand(grow(rng, state, 1), depth - 1, 1)
 
-    expand(start, depth)
+    expand(start, depth, 2)
     return start
 
 
