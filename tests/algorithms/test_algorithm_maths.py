@@ -147,6 +147,16 @@ def test_group_advantage() -> None:
     assert counts.tolist() == pytest.approx(grpo[:2].tolist())
 
 
+def test_rounding_is_not_an_advantage() -> None:
+    """0.1 + 0.2 is not 0.3 in floating point, and dividing by the deviation would make +-0.7 of it."""
+    one, tree = torch.ones(2, dtype=torch.long), torch.zeros(2, dtype=torch.long)
+    for returns in (t(0.1 + 0.2, 0.3), t(0.5, 0.5 + 9e-9), t(math.nan, 0.5), t(math.inf, -math.inf)):
+        for baseline in ("mean", "leave_one_out"):
+            for scale in ("group", "batch", "none"):
+                assert group_advantage(returns, one, tree, baseline, scale, 1e-20).tolist() == [0.0, 0.0]
+    assert group_advantage(t(0.5, 0.5 + 2e-8), one, tree, std_eps=0.0).tolist() != [0.0, 0.0]
+
+
 def test_token_weights_add_up() -> None:
     length, count = t(2.0, 4.0, 3.0, 0.0), torch.tensor([1, 2, 0, 5])  # 3 episodes of 10 tokens
     weights = {mode: token_weight(mode, length, count, 7.0) for mode in Aggregation}

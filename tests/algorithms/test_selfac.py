@@ -57,7 +57,7 @@ def slides(w: World, algorithm: SelfAC, chains: list[Node]) -> tuple[float, Tens
         for k in reversed(range(n)):
             returns[k] = r[k] + lam * returns[k + 1]
         for k, action in enumerate(turns):
-            adv = float(returns[k] - v[k])
+            adv = (returns[k] - v[k]).item()
             rho = torch.exp(sum(logp[t] for t in action.tokens) - sum(old[t] for t in action.tokens))
             policy.append(torch.minimum(rho * adv, rho.clamp(1 - algorithm.clip, 1 + algorithm.clip) * adv))
     entries = sum(len(states(root)) for root in chains)
@@ -152,7 +152,7 @@ class Slow:
 
     def policy(self, roots: list[Node], logp: Tensor, old: Tensor) -> Tensor:
         taken = [(s, a) for root in roots for s in states(root) for a in s.children]
-        adv = [float(self.adv(s, a)) for s, a in taken]
+        adv = [self.adv(s, a).item() for s, a in taken]
         if self.a.normalize != "none":
             each = [x for x, (_, a) in zip(adv, taken, strict=True) for _ in range(a.count)]
             every = torch.tensor(each, dtype=torch.float64)
@@ -340,7 +340,7 @@ def test_advantages_follow_the_values_unless_frozen() -> None:
     for freeze in (True, False):
         algorithm = SelfAC(alpha=0, freeze_adv=freeze, normalize="none")
         credit = algorithm.credit(batch, old)
-        before, after = (float(algorithm.loss(batch, new, credit).total) for new in (old, moved))
+        before, after = (algorithm.loss(batch, new, credit).total.item() for new in (old, moved))
         assert (before == after) is freeze
 
 
