@@ -25,23 +25,23 @@ from agents.engine.base import (
     SamplingSettings,
     StopReason,
     check_request,
-    uniforms,
 )
 from agents.engine.cache import Plan, Run, SlotCache, group_runs
 from agents.engine.prefixes import Prefixes
+from agents.engine.rows import Rows
 from agents.engine.sampling import draw
 from agents.engine.weights import PolicyWeights, check_supported
 
 
 @dataclass
 class _Session:
-    """``history``: all tokens up to the last completion; the first ``cached`` of them are in the row."""
-
     row: int
     history: tuple[int, ...] = ()
+    """All tokens up to the last completion."""
     cached: int = 0
+    """How many of them (of a first prompt: of its tokens) are in the row."""
     request: Request | None = None
-    admitted: bool = False
+    """What is pending."""
 
 
 class HFEngine:
@@ -99,26 +99,21 @@ class HFEngine:
         self._free = list(range(slots))
         self._cache = SlotCache(slots, max_length)
         self._owner: list[int] = [-1] * slots
-        self._active_R = np.zeros(slots, dtype=bool)
-        self._length_R = np.zeros(slots, dtype=np.int64)
-        self._token_R = np.zeros(slots, dtype=np.int64)
-        self._made_R = np.zeros(slots, dtype=np.int64)
-        self._limit_R = np.zeros(slots, dtype=np.int64)
-        self._uniform_RN = np.zeros((slots, 64))
-        self._out_3RN = np.zeros((3, slots, 64))
-        """Sampled token, log-probability and entropy; float64 holds all three exactly."""
+        self._rows = Rows(slots)
+        self._probe()
 
-    def _resize(self, tokens: int) -> None:
-        """Room for ``tokens`` sampled tokens per row. What the rows hold is kept."""
-        more = ((0, 0), (0, tokens - self._uniform_RN.shape[1]))
-        self._uniform_RN = np.pad(self._uniform_RN, more)
-        self._out_3RN = np.pad(self._out_3RN, ((0, 0), *more))
+    @torch.inference_mode()
+    def _probe(self) -> None:
+        """Encodes one token, so that a model the engine cannot run is refused at once."""
+        zero, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
+        self._forward(zero, zero, zero, zero[:0], [Run(0, 1, 0, 0)], one - 1)
+        self.forwards = self.encoded_tokens = 0
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
     @property
     def pending(self) -> int:
-        return len(self._waiting) + int(self._active_R.sum())
+        return len(self._waiting) + int(self._rows.active_R.sum())
 
     def submit(self, request: Request) -> None:
         session = self._sessions.get(request.session)
@@ -148,7 +143,7 @@ class HFEngine:
         closed = self._sessions.pop(session)
         if closed in self._waiting:
             self._waiting.remove(closed)
-        self._active_R[closed.row] = False
+        self._rows.active_R[closed.row] = False
         self._owner[closed.row] = -1
         heapq.heappush(self._free, closed.row)
 
@@ -170,21 +165,22 @@ class HFEngine:
     @torch.inference_mode()
     def step(self) -> list[Completion]:
         runs, new = self._admit()
-        rows = np.flatnonzero(self._active_R)
+        state = self._rows
+        rows = np.flatnonzero(state.active_R)
         if not runs and not rows.size:
             return []
         run_rows = np.array([r.row for r in runs], dtype=np.int64)
-        token_T = np.concatenate([self._token_R[rows], *new])
+        token_T = np.concatenate([state.token_R[rows], *new])
         row_T = np.concatenate([rows, np.repeat(run_rows, [r.new for r in runs])])
-        pos_T = np.concatenate([self._length_R[rows], *(np.arange(r.past, r.total) for r in runs)])
+        pos_T = np.concatenate([state.length_R[rows], *(np.arange(r.past, r.total) for r in runs)])
         n = len(rows)
         # the runs lie behind the decoded tokens
         runs = [Run(r.start + n, r.stop + n, r.row, r.past) for r in runs]
         keep = np.concatenate([np.arange(n), np.array([r.stop - 1 for r in runs], dtype=np.int64)])
         logits = self._forward(token_T, row_T, pos_T, rows, runs, keep)
-        self._length_R[rows] += 1
-        self._length_R[run_rows] = [r.total for r in runs]
-        self._active_R[run_rows] = True
+        state.length_R[rows] += 1
+        state.length_R[run_rows] = [r.total for r in runs]
+        state.active_R[run_rows] = True
         return self._record(np.concatenate([rows, run_rows]), logits)
 
     # -- one step ------------------------------------------------------------------------------------------------
@@ -215,11 +211,7 @@ class HFEngine:
             new.append(fresh)
             at += len(fresh)
             room = self.max_length - len(session.history) - len(request.tokens)
-            limit = min(request.max_tokens, room)
-            if limit > self._uniform_RN.shape[1]:
-                self._resize(max(limit, 2 * self._uniform_RN.shape[1]))
-            self._uniform_RN[row, :limit] = uniforms(request.seed, limit)
-            self._limit_R[row], self._made_R[row] = limit, 0
+            self._rows.begin(row, request.seed, min(request.max_tokens, room))
         self._waiting.extendleft(reversed(later))
         if self._prefixes is not None:
             self._prefixes.encoded()
@@ -259,7 +251,7 @@ class HFEngine:
             turnwise_plan=plan,
         ).logits[0]
         if len(plan.seen) != self._layers:
-            raise RuntimeError(
+            raise ValueError(
                 f"{type(self.model).__name__}: {len(plan.seen)} of {self._layers} layers used the engine's cache; "
                 "the others have a state that it cannot hold"
             )
@@ -269,28 +261,24 @@ class HFEngine:
 
     def _record(self, rows: np.ndarray, logits: Tensor) -> list[Completion]:
         """Samples one token for each of ``rows`` and finishes those that end."""
-        made = self._made_R[rows]
-        uniform = torch.from_numpy(self._uniform_RN[rows, made]).to(self.device)
+        uniform = torch.from_numpy(self._rows.uniform(rows)).to(self.device)
         drawn = draw(logits, uniform, self.sampling)
         out = torch.stack([x.double() for x in drawn]).cpu().numpy()
-        self._out_3RN[:, rows, made] = out
-        token = out[0].astype(np.int64)
-        self._token_R[rows] = token
-        self._made_R[rows] = made = made + 1
+        full = self._rows.record(rows, out)
         self.sampled_tokens += len(rows)
-        ended = self._ends[token]
-        done = np.flatnonzero(ended | (made == self._limit_R[rows]))
-        return [self._finish(int(rows[i]), StopReason.END if ended[i] else StopReason.LENGTH) for i in done]
+        ended = self._ends[self._rows.token_R[rows]]
+        return [
+            self._finish(int(rows[i]), StopReason.END if ended[i] else StopReason.LENGTH)
+            for i in np.flatnonzero(ended | full)
+        ]
 
     def _finish(self, row: int, stop: StopReason) -> Completion:
         name = self._owner[row]
         session = self._sessions[name]
         request = session.request
         assert request is not None
-        token, logp, entropy = self._out_3RN[:, row, : self._made_R[row]].tolist()
-        tokens = tuple(int(t) for t in token)
+        tokens, logp, entropy = self._rows.result(row)
         session.history += request.tokens + tokens
-        session.cached = len(session.history) - 1
+        session.cached = len(session.history) - 1  # the last token was sampled, not read
         session.request = None
-        self._active_R[row] = False
-        return Completion(name, tokens, tuple(logp), tuple(entropy), stop, self.version)
+        return Completion(name, tokens, logp, entropy, stop, self.version)
