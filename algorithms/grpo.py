@@ -150,7 +150,7 @@ class GRPO(Algorithm[GroupCredit]):
             policy=policy,
             clip_fraction=clip_fraction,
             entropy=weighted_mean(new.entropy_T, credit.weight_T),
-            zero_groups=1 - batch.tree_L[credit.adv_L != 0].unique().numel() / batch.trees,
+            zero_groups=1 - batch.tree_L[credit.adv_L != 0].unique().numel() / max(batch.trees, 1),
         )
         if self.needs_reference or batch.ref_logp_T is not None:
             kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
