@@ -28,9 +28,9 @@ def build_once(place: Path, build: Callable[[Path], None]) -> Path:
 
     Concurrent callers wait for the one that builds. Raises `SettingsError` when the place cannot be written.
     """
-    if place.is_dir():
-        return place
     try:
+        if place.is_dir():
+            return place
         place.parent.mkdir(parents=True, exist_ok=True)
         with _locked(place.with_name(place.name + ".lock")):
             if not place.is_dir():

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class Link:
-    """A link inside the text of a line."""
+class Link(NamedTuple):
+    """A link inside the text of a line. A tuple, as is `Line`: pages are made of many, and read all the time."""
 
     start: int
     """First character in the line's text."""
@@ -25,8 +24,7 @@ class Link:
     """Title of the page it leads to."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of a page: a fact, a sentence, a list item or a heading."""
 
     text: str

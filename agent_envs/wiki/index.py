@@ -96,11 +96,11 @@ class _Files:
         meta = json.loads((folder / store.META).read_text(encoding="utf-8"))
         self.fingerprint: str = meta["fingerprint"]
         self.partitions = {name: _Partition(*row) for name, row in meta["partitions"].items()}
-        self._offsets = np.load(folder / store.OFFSETS, mmap_mode="r")
-        self._hashes = np.load(folder / store.HASHES, mmap_mode="r")
-        self._owners = np.load(folder / store.OWNERS, mmap_mode="r")
-        with (folder / store.PAGES).open("rb") as pages:
-            self._pages = mmap.mmap(pages.fileno(), 0, access=mmap.ACCESS_READ)
+        self._offsets = _array(folder / store.OFFSETS)
+        self._hashes = _array(folder / store.HASHES)
+        self._owners = _array(folder / store.OWNERS)
+        self._title_offsets = _array(folder / store.TITLE_OFFSETS)
+        self._pages, self._titles = _mapped(folder / store.PAGES), _mapped(folder / store.TITLES)
         self._schema = store.schema()
         self._searcher = _searcher(folder / store.INDEX, self._schema)
         # Groups of episodes on one task repeat their requests; all results are immutable.
@@ -158,11 +158,13 @@ class _Files:
         clauses = [self._term(store.GRAMS, store.term(part, gram), 1) for gram in tokens.grams(title)[:64]]
         folded = tokens.fold(title)[:128]
         ranked = sorted(
-            (-fuzz.ratio(folded, tokens.fold(page.title)), number, page.title)
-            for _, number in self._top(clauses, _CANDIDATES)
-            for page in (self.page(number),)
+            (-fuzz.ratio(folded, self._folded_title(number)), number) for _, number in self._top(clauses, _CANDIDATES)
         )
-        return tuple(found for _, _, found in ranked[:k])
+        return tuple(self.page(number).title for _, number in ranked[:k])
+
+    def _folded_title(self, number: int) -> str:
+        start, end = self._title_offsets[number : number + 2]
+        return self._titles[start:end].decode("utf-8", "surrogatepass")
 
 
 def _searcher(folder: Path, schema: Any) -> Any:
@@ -184,6 +186,16 @@ def _reader(folder: Path, schema: Any) -> Any:
     index = tantivy.Index(schema, path=str(folder))
     index.config_reader("manual", 0)  # the files never change: watch nothing
     return index.searcher()
+
+
+def _array(path: Path) -> np.ndarray:
+    """A mapped array as a plain one: slicing `np.memmap` itself is several times slower."""
+    return np.asarray(np.load(path, mmap_mode="r"))
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _snippet(page: Page, words: list[str]) -> str:

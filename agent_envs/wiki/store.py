@@ -1,4 +1,4 @@
-"""The files of a corpus: pages as JSON lines with offsets, a sorted table of title hashes, and a tantivy index.
+"""The files of a corpus: pages as JSON lines, folded titles, a sorted table of title hashes, and a tantivy index.
 
 Invariants: page ids count from 0 in corpus order, a partition is a range of ids, document n of the index is page n. All
 files are read-only after `write`; the big ones are mapped, so that processes share them through the page cache.
@@ -18,14 +18,10 @@ import tantivy
 from agent_envs.wiki import tokens
 from agent_envs.wiki.backend import Line, Link, Page
 
-PAGES, OFFSETS, HASHES, OWNERS, META, INDEX = (
-    "pages.jsonl",
-    "offsets.npy",
-    "hashes.npy",
-    "owners.npy",
-    "meta.json",
-    "index",
-)
+PAGES, OFFSETS = "pages.jsonl", "offsets.npy"
+TITLES, TITLE_OFFSETS = "titles.bin", "title_offsets.npy"
+HASHES, OWNERS = "hashes.npy", "owners.npy"
+META, INDEX = "meta.json", "index"
 TITLE, BODY, GRAMS = "title", "body", "grams"
 _HEAP = 512_000_000  # bytes the index writer may fill before it would start a second segment
 
@@ -59,11 +55,11 @@ def write(folder: Path, corpus: Iterable[tuple[str, Iterator[Page]]]) -> None:
     (folder / INDEX).mkdir()
     index = tantivy.Index(schema(), path=str(folder / INDEX))
     writer = index.writer(heap_size=_HEAP, num_threads=1)
-    offsets, partitions = [0], {}
+    offsets, ends, partitions = [0], [0], {}
     titles: list[tuple[int, int]] = []
     aliases: list[tuple[int, int]] = []
     digest = blake2b(f"tokens {tokens.VERSION}".encode(), digest_size=16)
-    with (folder / PAGES).open("wb") as out:
+    with (folder / PAGES).open("wb") as out, (folder / TITLES).open("wb") as names:
         for part, (name, pages) in enumerate(corpus):
             first = len(offsets) - 1
             digest.update(name.encode())
@@ -75,6 +71,7 @@ def write(folder: Path, corpus: Iterable[tuple[str, Iterator[Page]]]) -> None:
                 digest.update(data)
                 out.write(data)
                 offsets.append(offsets[-1] + len(data))
+                ends.append(ends[-1] + names.write(tokens.fold(page.title).encode("utf-8", "surrogatepass")))
                 writer.add_document(_document(part, page))
             partitions[name] = (part, first, len(offsets) - 1)
     writer.commit()
@@ -85,6 +82,7 @@ def write(folder: Path, corpus: Iterable[tuple[str, Iterator[Page]]]) -> None:
         raise RuntimeError(f"{len(offsets) - 1} pages made {segments} index segments; raise _HEAP in {__name__}")
     _write_titles(folder, titles, aliases)
     np.save(folder / OFFSETS, np.asarray(offsets, dtype=np.int64))
+    np.save(folder / TITLE_OFFSETS, np.asarray(ends, dtype=np.int64))
     meta = {"fingerprint": digest.hexdigest(), "partitions": partitions}
     (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
@@ -123,7 +121,7 @@ def load(data: bytes) -> Page:
     """The page of one JSON line."""
     title, aliases, rows = json.loads(data)
     lines = [
-        Line(row) if isinstance(row, str) else Line(row[0], tuple(Link(*link) for link in row[1]), row[2])
+        Line(row) if isinstance(row, str) else Line(row[0], tuple([Link(*link) for link in row[1]]), row[2])
         for row in rows
     ]
     return Page(title, tuple(lines), tuple(aliases))
