@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from agents.errors import ModelError
+
 NAME = "turnwise_slots"
 _HARMLESS = frozenset({"position_ids", "position_embeddings", "output_router_logits"})
 FIRST_LENGTH = 128
@@ -248,18 +250,18 @@ def slots_attention(
 ) -> tuple[Tensor, None]:
     """The attention function that the model calls: query (1, H, T, D) to output (1, T, H, D).
 
-    Raises ValueError for every option it does not implement (soft-caps, sinks, biases): ignoring one would be silent.
+    Raises ModelError for every option it does not implement (soft-caps, sinks, biases): ignoring one would be silent.
     """
     asked = sorted(k for k, v in other.items() if v is not None and v is not False and k not in _HARMLESS)
     if asked or dropout or is_causal is False or attention_mask is not None:
         what = ", ".join(asked) or "dropout, masks or bidirectional models"
-        raise ValueError(f"the engine's attention does not implement {what}")
+        raise ModelError(f"the engine's attention does not implement {what}")
     if turnwise_plan is None:
-        raise ValueError("this copy of the model belongs to an engine and runs only through it")
+        raise ModelError("this copy of the model belongs to an engine and runs only through it")
     plan = turnwise_plan
     layer = module.layer_idx
     if not isinstance(layer, int) or layer in plan.seen:
-        raise ValueError(f"layer {layer!r} attends twice in a forward; its cache would be overwritten")
+        raise ModelError(f"layer {layer!r} attends twice in a forward; its cache would be overwritten")
     plan.seen.add(layer)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     query_HTD = query[0]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from peft import LoraConfig
+from peft import LoraConfig, PeftModel
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -28,9 +28,11 @@ from agents.engine.base import (
 )
 from agents.engine.cache import Plan, Run, SlotCache, group_runs
 from agents.engine.prefixes import Prefixes
+from agents.engine.probe import check_supported, probe
 from agents.engine.rows import Rows
 from agents.engine.sampling import draw
-from agents.engine.weights import PolicyWeights, check_supported
+from agents.engine.weights import PolicyWeights
+from agents.errors import ModelError
 
 
 @dataclass
@@ -47,17 +49,18 @@ class _Session:
 class HFEngine:
     """See :class:`agents.engine.base.Engine`.
 
-    ``model`` is a causal language model, with or without a LoRA of its own (which is ignored); it is not changed, and
-    its weights are shared, so they must stay as they are (on another ``device`` they are copied). ``lora`` is the
-    configuration of the adapters that ``load`` will get. ``merge`` None chooses; ``describe`` says what was chosen.
-    ``stop_ids`` end a completion. A session never grows beyond ``max_length`` tokens. ``share_prefixes``: keys and
-    values that another session has for the beginning of a prompt are copied. A step reads new prompts until it has
-    ``prefill_tokens`` of their tokens; the rest waits.
+    ``model`` is a causal language model, or the PeftModel around it, whose LoRA configuration and present adapter are
+    taken over. It is not changed; its weights are shared, so they must stay as they are (on another ``device`` they are
+    copied). ``lora`` is the configuration of the adapters that ``load`` will get, for a model that has none yet.
+    ``merge`` None chooses; ``describe`` says what was chosen. ``stop_ids`` end a completion. A session never grows
+    beyond ``max_length`` tokens. ``share_prefixes``: keys and values that another session has for the beginning of a
+    prompt are copied. A step reads new prompts until it has ``prefill_tokens`` of their tokens; the rest waits.
+    Raises ModelError for a model that cannot be run exactly.
     """
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: PreTrainedModel | PeftModel,
         stop_ids: Collection[int],
         *,
         max_length: int,
@@ -72,11 +75,10 @@ class HFEngine:
     ) -> None:
         if slots < 1 or max_length < 2 or prefill_tokens < 1:
             raise ValueError("slots and prefill_tokens must be at least 1, max_length at least 2")
-        check_supported(model, max_length)
-        self.weights = PolicyWeights(model, lora, merge, torch.device(device) if device is not None else model.device)
-        self.model = self.weights.model
-        config = self.model.config.get_text_config()
-        self.device: torch.device = self.model.device
+        check_supported(model.get_base_model() if isinstance(model, PeftModel) else model, max_length)
+        self.device = torch.empty(0, device=device or model.device).device  # "cuda" becomes "cuda:0"
+        self.weights = PolicyWeights(model, lora, merge, self.device)
+        config = self.model.config.get_text_config(decoder=True)
         self.sampling = sampling or SamplingSettings()
         self.version, self.slots, self.max_length = version, slots, max_length
         self.prefill_tokens = prefill_tokens
@@ -100,14 +102,12 @@ class HFEngine:
         self._cache = SlotCache(slots, max_length)
         self._owner: list[int] = [-1] * slots
         self._rows = Rows(slots)
-        self._probe()
+        probe(self)
 
-    @torch.inference_mode()
-    def _probe(self) -> None:
-        """Encodes one token, so that a model the engine cannot run is refused at once."""
-        zero, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
-        self._forward(zero, zero, zero, zero[:0], [Run(0, 1, 0, 0)], one - 1)
-        self.forwards = self.encoded_tokens = 0
+    @property
+    def model(self) -> PreTrainedModel:
+        """The engine's own modules, which run only through it."""
+        return self.weights.model
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class HFEngine:
         # the runs lie behind the decoded tokens
         runs = [Run(r.start + n, r.stop + n, r.row, r.past) for r in runs]
         keep = np.concatenate([np.arange(n), np.array([r.stop - 1 for r in runs], dtype=np.int64)])
-        logits = self._forward(token_T, row_T, pos_T, rows, runs, keep)
+        logits = self.forward(token_T, row_T, pos_T, rows, runs, keep)
         state.length_R[rows] += 1
         state.length_R[run_rows] = [r.total for r in runs]
         state.active_R[run_rows] = True
@@ -221,7 +221,7 @@ class HFEngine:
         with torch.inference_mode():
             self._cache.copy(source, target, length)
 
-    def _forward(
+    def forward(
         self,
         token_T: np.ndarray,
         row_T: np.ndarray,
@@ -230,7 +230,7 @@ class HFEngine:
         runs: list[Run],
         keep: np.ndarray,
     ) -> Tensor:
-        """Logits (N, V) at the kept tokens; the cache then holds all T tokens."""
+        """Logits (N, V) at the tokens ``keep``; the cache then holds all T tokens. The first are those of ``rows``."""
         top = int(pos_T.max()) + 1
         self._cache.reserve(top)
         token, row, pos = (torch.from_numpy(x).to(self.device) for x in (token_T, row_T, pos_T))
@@ -251,7 +251,7 @@ class HFEngine:
             turnwise_plan=plan,
         ).logits[0]
         if len(plan.seen) != self._layers:
-            raise ValueError(
+            raise ModelError(
                 f"{type(self.model).__name__}: {len(plan.seen)} of {self._layers} layers used the engine's cache; "
                 "the others have a state that it cannot hold"
             )

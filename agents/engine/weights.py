@@ -8,7 +8,7 @@ the pristine W0; nothing is ever un-merged, so no rounding piles up.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import safetensors.torch
@@ -21,9 +21,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from agents.engine.cache import NAME
+from agents.errors import ModelError
 
 MERGE_UP_TO = 1_000_000_000
 """Parameters up to which float32 models run with the adapter merged into a second copy of the adapted weights."""
+VALUE_HEAD = "value_head."
+"""Beginning of the names that a trainer sends along and that are no part of the policy."""
 _KEPT_INITIALISATIONS = (True, False, "gaussian", "orthogonal")
 
 
@@ -33,10 +36,10 @@ def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
     twin = copy.deepcopy(model, memo)
     for name, module in list(twin.named_modules()):
         if isinstance(module, AuxiliaryTrainingWrapper):
-            raise ValueError(f"{name}: a model with trained modules beside LoRA (modules_to_save) cannot be shared")
+            raise ModelError(f"{name}: modules trained beside LoRA (modules_to_save) cannot be taken over")
         if isinstance(module, BaseTunerLayer):
             if module.merged:
-                raise ValueError(f"{name}: an adapter is merged into the base weights; unmerge it first")
+                raise ModelError(f"{name}: the adapter is merged into the base weights; unmerge it first")
             parent, _, child = name.rpartition(".")
             setattr(twin.get_submodule(parent), child, module.get_base_layer())
     if hasattr(twin, "peft_config"):
@@ -48,55 +51,55 @@ def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
     return twin
 
 
-def check_supported(model: PreTrainedModel, max_length: int) -> None:
-    """Raises ValueError for a model whose state is more than keys and values per position, or would not fit."""
-    config = model.config.get_text_config()
-    name = type(model).__name__
-    if not model._can_set_attn_implementation():
-        raise ValueError(f"{name} does not call a replaceable attention function; the engine cannot run it")
-    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
-    if kinds:
-        raise ValueError(f"{name} has layers of type {', '.join(sorted(kinds))}; only attention layers can be cached")
-    limit = getattr(config, "max_position_embeddings", None)
-    rope = getattr(config, "rope_parameters", None) or {}
-    for part in [rope, *(x for x in rope.values() if isinstance(x, dict))]:
-        kind = part.get("rope_type", "default")
-        short = part.get("original_max_position_embeddings") or limit
-        if kind == "dynamic" or (kind == "longrope" and (short is None or max_length > short)):
-            raise ValueError(f"{name} uses {kind} rotary positions, which change with the length: cached keys go stale")
-    if limit is not None and max_length > limit:
-        raise ValueError(f"max_length {max_length} is above the {limit} positions of {name}")
+def _plain(lora: LoraConfig) -> bool:
+    """The adapter is W0 + scale * B A and nothing else."""
+    return not (lora.use_dora or lora.lora_bias or lora.bias != "none" or lora.modules_to_save)
 
 
 class PolicyWeights:
-    """``model`` is what the engine calls; ``load`` changes its policy."""
+    """``model`` is what the engine calls; ``load`` changes its policy.
+
+    A PeftModel brings its LoRA configuration and its present adapter along. Raises ModelError for what cannot be run.
+    """
 
     def __init__(
-        self, model: PreTrainedModel, lora: LoraConfig | None, merge: bool | None, device: torch.device
+        self, model: PreTrainedModel | PeftModel, lora: LoraConfig | None, merge: bool | None, device: torch.device
     ) -> None:
-        base = model.get_base_model() if isinstance(model, PeftModel) else model
-        if base.device != device:
-            base = copy.deepcopy(base).to(device)
-        self.parameters = sum(p.numel() for name, p in base.named_parameters() if "lora_" not in name)
-        self.model = shared_copy(base)
+        start: dict[str, Tensor] | None = None
+        if isinstance(model, PeftModel):
+            if lora is not None or len(model.peft_config) != 1:
+                raise ModelError("a PeftModel must have one adapter and comes with its own LoRA configuration")
+            lora = next(iter(model.peft_config.values()))
+            if not isinstance(lora, LoraConfig):
+                raise ModelError(f"only LoRA adapters can be run, not {type(lora).__name__}")
+            start = get_peft_model_state_dict(model, save_embedding_layers=False)
+            model = model.get_base_model()
+        elif any(isinstance(m, BaseTunerLayer) for m in model.modules()):
+            raise ModelError("this model has an adapter in its layers: hand in the PeftModel around it")
+        self._base = model if model.device == device else copy.deepcopy(model).to(device)
+        self.parameters = sum(p.numel() for p in shared_copy(self._base).parameters())
+        self.model = shared_copy(self._base)
         self._adapter: PeftModel | None = None
         self._merged: list[tuple[LoraLayer, nn.Parameter]] = []
+        self._own: dict[str, nn.Parameter] = {}
         self.how = "no LoRA"
-        if lora is None:
-            return
+        if lora is not None:
+            self._adapt(lora, merge)
+            self.load(start)
+
+    def _adapt(self, lora: LoraConfig, merge: bool | None) -> None:
         if lora.init_lora_weights not in _KEPT_INITIALISATIONS:
-            raise ValueError(f"init_lora_weights={lora.init_lora_weights!r} changes the base weights; use True")
-        float32 = all(p.dtype == torch.float32 for p in self.model.parameters())
-        plain = not (lora.use_dora or lora.lora_bias or lora.bias != "none" or lora.modules_to_save)
+            raise ModelError(f"init_lora_weights={lora.init_lora_weights!r} changes the base weights; use True")
+        weights = list(self.model.parameters())
         if merge is None:
-            merge = plain and float32 and self.parameters <= MERGE_UP_TO
-        elif merge and not plain:
-            raise ValueError("merge=True needs plain LoRA: no DoRA, no biases, no modules_to_save")
-        devices = sorted({p.device for p in self.model.parameters() if p.device.type == "cuda"}, key=str)
+            small = self.parameters <= MERGE_UP_TO and all(p.dtype == torch.float32 for p in weights)
+            merge = small and _plain(lora)
+        elif merge and not _plain(lora):
+            raise ModelError("merge=True needs plain LoRA: no DoRA, no biases, no modules_to_save")
+        devices = sorted({p.device for p in weights if p.device.type == "cuda"}, key=str)
         with torch.random.fork_rng(devices):  # the fresh adapter draws numbers that are overwritten anyway
-            self._adapter = get_peft_model(
-                shared_copy(base) if merge else self.model, copy.deepcopy(lora), autocast_adapter_dtype=False
-            )
+            body = shared_copy(self._base) if merge else self.model
+            self._adapter = get_peft_model(body, copy.deepcopy(lora))
         self._adapter.eval()
         layers = {n: m for n, m in self._adapter.get_base_model().named_modules() if isinstance(m, LoraLayer)}
         self.how = f"LoRA on {len(layers)} layers, unmerged"
@@ -106,35 +109,48 @@ class PolicyWeights:
                 module = self.model.get_submodule(name)
                 module.weight = nn.Parameter(layer.get_base_layer().weight.detach().clone(), requires_grad=False)
                 self._merged.append((layer, module.weight))
-        self.load(None)
 
     @torch.inference_mode()
-    def load(self, adapter: Mapping[str, Tensor] | bytes | None) -> None:
-        """Takes an adapter as peft's ``get_peft_model_state_dict`` gives it, or its safetensors bytes.
+    def load(self, state: Mapping[str, Tensor] | bytes | None) -> None:
+        """Takes an adapter as peft's ``get_peft_model_state_dict`` gives it, or safetensors bytes of it.
 
-        None is the base model. Raises ValueError when the adapter does not fit; the policy is then as before.
+        Without LoRA: all parameters by name, which from then on are the engine's own. None is the base model. Names
+        that begin with "value_head." are left out. Raises ModelError when a tensor is missing, unknown or of another
+        shape; the policy is then as before.
         """
-        if adapter is None:
+        if state is None:
             if self._adapter is not None and not self._merged:
                 self._adapter.base_model.disable_adapter_layers()
             for layer, weight in self._merged:
                 weight.copy_(layer.get_base_layer().weight)
+            for name, parameter in self._own.items():
+                parameter.copy_(self._base.get_parameter(name))
             return
+        tensors = safetensors.torch.load(state) if isinstance(state, bytes) else state
+        policy = {k: v for k, v in tensors.items() if not k.startswith(VALUE_HEAD)}
         if self._adapter is None:
-            raise ValueError("this engine was made without a LoRA configuration and cannot take an adapter")
-        state = safetensors.torch.load(adapter) if isinstance(adapter, bytes) else dict(adapter)
-        self._check(state)
-        set_peft_model_state_dict(self._adapter, state)
+            _compare(self.model.named_parameters(), policy)
+            if not self._own:
+                self.model = copy.deepcopy(self.model)
+                self._own = dict(self.model.named_parameters())
+                self.how = "no LoRA, own weights"
+            for name, parameter in self._own.items():
+                parameter.copy_(policy[name])
+            return
+        _compare(get_peft_model_state_dict(self._adapter, save_embedding_layers=False).items(), policy)
+        set_peft_model_state_dict(self._adapter, policy)
         if not self._merged:
             self._adapter.base_model.enable_adapter_layers()
         for layer, weight in self._merged:
-            torch.add(layer.get_base_layer().weight, layer.get_delta_weight("default"), out=weight)
+            weight.copy_(layer.get_base_layer().weight + layer.get_delta_weight(layer.active_adapters[0]))
 
-    def _check(self, state: Mapping[str, Tensor]) -> None:
-        """Raises ValueError unless ``state`` holds exactly the adapter's tensors."""
-        assert self._adapter is not None
-        mine = {k: tuple(v.shape) for k, v in get_peft_model_state_dict(self._adapter).items()}
-        theirs = {k: tuple(v.shape) for k, v in state.items()}
-        if mine != theirs:
-            wrong = sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k))
-            raise ValueError(f"the adapter does not fit the LoRA configuration: {len(wrong)} tensors, first {wrong[0]}")
+
+def _compare(mine: Iterable[tuple[str, Tensor]], theirs: Mapping[str, Tensor]) -> None:
+    """Raises ModelError unless names and shapes are the same."""
+    shapes, other = {k: tuple(v.shape) for k, v in mine}, {k: tuple(v.shape) for k, v in theirs.items()}
+    odd = sorted(k for k in shapes.keys() | other.keys() if shapes.get(k) != other.get(k))
+    if odd:
+        raise ModelError(
+            f"the adapter does not fit this engine: {len(odd)} tensors differ, the first is {odd[0]} "
+            f"({other.get(odd[0], 'missing')}, here {shapes.get(odd[0], 'unknown')}); same model, same LoRA?"
+        )

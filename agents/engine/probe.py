@@ -1,0 +1,62 @@
+"""Which models the engine can run: everything that would silently give other numbers is refused when it is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from agents.engine.cache import NAME, Run
+from agents.errors import ModelError
+from agents.guards import check_config
+
+if TYPE_CHECKING:
+    from agents.engine.hf import HFEngine
+
+
+def check_supported(model: PreTrainedModel, max_length: int) -> None:
+    """Raises ModelError for a model whose configuration says that cached keys cannot be right, or do not fit."""
+    check_config(model)
+    config = model.config.get_text_config(decoder=True)
+    name = type(model).__name__
+    if not model._can_set_attn_implementation():
+        raise ModelError(f"{name} does not use transformers' attention interface: use another model")
+    limit = getattr(config, "max_position_embeddings", None)
+    rope = getattr(config, "rope_parameters", None) or {}
+    for part in [rope, *(x for x in rope.values() if isinstance(x, dict))]:
+        kind = part.get("rope_type", "default")
+        short = part.get("original_max_position_embeddings") or limit
+        if kind == "dynamic" or (kind == "longrope" and (short is None or max_length > short)):
+            raise ModelError(
+                f"{name} has {kind} rotary positions, which turn with the length, so that cached keys go stale: "
+                f"use another model{'' if short is None else f' or at most {short} tokens'}"
+            )
+    if limit is not None and max_length > limit:
+        raise ModelError(f"a session of {max_length} tokens does not fit the {limit} positions of {name}")
+
+
+@torch.inference_mode()
+def probe(engine: HFEngine) -> None:
+    """Raises ModelError when reading, decoding and reading on differ from one ordinary forward."""
+    name = type(engine.model).__name__
+    tokens = np.array([(7 * i + 3) % engine.vocabulary for i in range(min(9, engine.max_length))], dtype=np.int64)
+    row, at, got = np.zeros(len(tokens), dtype=np.int64), np.arange(len(tokens)), None
+    for start, stop in ((0, 5), (5, 6), (6, 9)):
+        if start < len(tokens):
+            new = slice(start, min(stop, len(tokens)))
+            decode = stop - start == 1
+            runs = [] if decode else [Run(0, len(tokens[new]), 0, start)]
+            keep = np.array([len(tokens[new]) - 1])
+            got = engine.forward(tokens[new], row[new], at[new], row[:1] if decode else row[:0], runs, keep)
+    assert got is not None
+    engine.forwards = engine.encoded_tokens = 0
+    engine.model.set_attn_implementation("sdpa")
+    try:
+        alone = engine.model(input_ids=torch.from_numpy(tokens)[None].to(engine.device), use_cache=False).logits[0, -1]
+    finally:
+        engine.model.set_attn_implementation(NAME)
+    off = (got[0] - alone).abs().max() / alone.abs().max().clamp_min(1e-12)
+    if not off <= (1e-3 if alone.dtype in (torch.float32, torch.float64) else 5e-2):
+        raise ModelError(f"{name} computes other logits with cached keys (relative difference {off:.1e}): use another")
