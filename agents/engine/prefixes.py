@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 WORTH = 16
 """Shorter common beginnings are encoded again: copying them gains nothing."""
+LOOK_AT = 32
+"""So many of the latest prompts that begin alike are compared."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +61,14 @@ class Prefixes:
             return Match()
         mine = np.array(prompt[:-1], dtype=np.int64)
         best = {False: (0, -1), True: (0, -1)}
-        for row in self._rows.get(tuple(prompt[:WORTH]), ()):
+        for row in islice(reversed(self._rows.get(tuple(prompt[:WORTH]), {})), LOOK_AT):
             other = self._prompt[row]
             n = min(len(mine), len(other))
             differs = mine[:n] != other[:n]
             length = int(differs.argmax()) if differs.any() else n
             reading = row in self._reading
             best[reading] = max(best[reading], (length, row))
+            if length == len(mine):
+                break
         (length, row), (coming, _) = best[False], best[True]
         return Match(row, length, better_later=coming >= length + WORTH)
