@@ -189,6 +189,17 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """An independent copy of the state. Environments with immutable states return it as it is."""
         return copy.deepcopy(state)
 
+    def lexicon(self) -> Sequence[str]:
+        """Words that a tokenizer made for this environment keeps whole, above all those that an agent must copy."""
+        return ()
+
+    def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
+        """A reading exercise for a model that starts from nothing: (text, [(beginning of a turn, its rest), …]).
+
+        None when the environment has none. The environment itself does not change.
+        """
+        return None
+
     # ---- what a user calls ----------------------------------------------------------------------------------------
     @property
     def task(self) -> Task:

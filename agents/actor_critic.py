@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from agents import adapter, guards
 from agents.attention import NAME, marker_mask
+from agents.chat import CRITIC_TEXT
 from agents.errors import ModelError
 from agents.plan import TreePlan
 from agents.tree import Batch, Forward
@@ -45,6 +46,8 @@ class LoraSettings:
 class CriticSettings:
     """The value head: a small MLP on the hidden state of the last token of a critic prompt."""
 
+    prompt: str = CRITIC_TEXT
+    """System message of the shadow prompt that is hung under every state."""
     hidden: int = 128
     """Width of its hidden layer."""
     detach_body: bool = False
@@ -231,6 +234,15 @@ class ActorCritic(nn.Module):
     def adapter_state(self) -> dict[str, Tensor]:
         """All that training changes, by name, detached: LoRA (or the whole model) and ``value_head.*``."""
         return adapter.state(self)
+
+    def policy_state(self) -> dict[str, Tensor]:
+        """The policy's part of ``adapter_state``: what an engine loads."""
+        return {k: v for k, v in self.adapter_state().items() if not k.startswith(adapter.HEAD)}
+
+    @property
+    def lora_config(self) -> LoraConfig | None:
+        """PEFT's description of the adapter, None when every parameter is trained."""
+        return self.model.peft_config["default"] if isinstance(self.model, PeftModel) else None
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Copies what ``adapter_state`` gave. Raises ModelError when names or shapes differ."""

@@ -6,19 +6,21 @@ a missing page or line is an answer, a backend that fails raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from agent_envs.actions import Action, Args, Grammar, Verb
+from agent_envs.actions import Action, Args, Grammar, Verb, render
 from agent_envs.core import BackendUnavailable, Outcome, Task, TaskSet, TextEnv
 from agent_envs.wiki import arguments, replies
 from agent_envs.wiki.backend import Page, WikiBackend
-from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.config import Corpus, WikiConfig
 from agent_envs.wiki.corpus import backend_of, tasks_of
 from agent_envs.wiki.expert import Situation, expert_turn
+from agent_envs.wiki.names import parts
+from agent_envs.wiki.relations import RELATIONS
 from agent_envs.wiki.reward import reward, score
 from agent_envs.wiki.tasks import Gold
 from agent_envs.wiki.tokens import fold
@@ -231,6 +233,28 @@ class WikiEnv(TextEnv):
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         metrics = {"saved": float(len(self._state.saved))}
         return metrics | asdict(score(self._gold, self._state.answer, self._state.saved)) if over else metrics
+
+    def lexicon(self) -> Sequence[str]:
+        if self.config.corpus is not Corpus.WORLD:
+            return ()
+        (first_en, second_en), (first_zh, second_zh) = parts("en"), parts("zh")
+        return [*(f"{part} " for part in first_en), *second_en, *first_zh, *second_zh, *RELATIONS, *RELATIONS.values()]
+
+    def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
+        """Quoting the facts of a random page in random order."""
+        gold: Gold = task.data
+        page = self.backend.page(self.backend.random(rng, gold.partition), gold.partition)
+        facts = [i for i, line in enumerate(page.lines) if line.links and ": " in line.text] if page else []
+        if page is None or not facts:
+            return None
+        exercises = []
+        for i in rng.permutation(facts):
+            quote = page.shown[i].partition(" ")[2]
+            turn = render("SAVE_LINE_IDS", str(i + 1), f"{quote} [{i + 1}]")
+            given = turn[: turn.index(": ")]
+            exercises.append((given, turn.removeprefix(given)))
+        text = replies.show_page(page, 1, task.language, self.config.max_lines, self.config.max_chars)
+        return text, exercises
 
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
         now = Situation(

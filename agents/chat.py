@@ -1,0 +1,177 @@
+"""Append-only rendering of a conversation as token ids.
+
+Invariant: the ids of a longer conversation begin with the ids of the shorter one, because the fixed text of the model's
+chat template is read off once as id lists and contents are only ever put between them. Every text that comes from
+outside (task, observation, tool output) goes through a second tokenizer that knows no added tokens, so that no text can
+become a control token; what the model wrote is kept as the ids it sampled.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
+
+CRITIC_TEXT = "Critic Mode! Evaluate the current state with a single expressive word:"
+"""The shadow prompt of the Self-AC slides."""
+
+
+class ChatError(ValueError):
+    """A tokenizer or chat template that cannot be used, with the way out."""
+
+
+@dataclass(frozen=True)
+class ChatSettings:
+    """How conversations are written."""
+
+    tool_role: str = "tool"
+    """Role of observations; templates without it get them as user messages."""
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The template's own text around the contents of a conversation."""
+
+    before_system: str
+    before_user: str
+    open_assistant: str
+    """From the end of a user message to the start of the answer."""
+    before_tool: str
+    """From the end of an answer to the start of an observation; begins with the end token."""
+    reopen_assistant: str
+    system_in_user: bool
+
+
+class Chat:
+    """Renders states and reads actions for one tokenizer. Raises ChatError for one that cannot do it."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, settings: ChatSettings | None = None) -> None:
+        self.settings = settings or ChatSettings()
+        if not getattr(tokenizer, "is_fast", False):
+            raise ChatError("the tokenizer has no fast version (tokenizer.json); convert it with transformers first")
+        if not tokenizer.chat_template:
+            raise ChatError("the tokenizer has no chat template; use an instruct model or set tokenizer.chat_template")
+        self.tokenizer = tokenizer
+        self._plain = plain_tokenizer(tokenizer)
+        self.control_ids = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
+        """Ids that no text may become."""
+        self._control_texts = tuple(tokenizer.convert_ids_to_tokens(i) for i in sorted(self.control_ids))
+        frame = self._frame()
+        self._system_in_user = frame.system_in_user
+        self._before_system = self._template(frame.before_system)
+        self._before_user = self._template(frame.before_user)
+        self._open = self._template(frame.open_assistant)
+        self._before_tool = self._template(frame.before_tool)
+        self._reopen = self._template(frame.reopen_assistant)
+        if not self._before_tool or self._before_tool[0] not in self.control_ids:
+            raise ChatError("the chat template does not close an assistant message with a special token")
+        self.end_id = self._before_tool[0]
+        """The token that closes the model's message."""
+        ends = {self.end_id, tokenizer.eos_token_id}
+        self.stop_ids = frozenset(i for i in ends if i is not None)
+
+    # -- states ------------------------------------------------------------------------------------------------
+
+    def prompt(self, system: str, user: str) -> tuple[int, ...]:
+        """The first state: system and user message and the opened answer."""
+        if self._system_in_user:
+            return (*self._before_user, *self.encode(f"{system}\n\n{user}" if system else user), *self._open)
+        head = (*self._before_system, *self.encode(system)) if system else ()
+        return (*head, *self._before_user, *self.encode(user), *self._open)
+
+    def observation(self, text: str, *, closed: bool) -> tuple[int, ...]:
+        """The state after an action: the observation as a tool message and the newly opened answer.
+
+        ``closed`` says that the action's own last token was an end token; otherwise the message is closed here.
+        """
+        return (*(self._before_tool[1:] if closed else self._before_tool), *self.encode(text), *self._reopen)
+
+    def critic_prompt(self, text: str = CRITIC_TEXT) -> tuple[int, ...]:
+        """The shadow prompt: it closes the open answer, asks for a judgement and opens the critic's answer."""
+        head = self._before_user if self._system_in_user else self._before_system
+        # A conversation may begin with a BOS token that has no place in its middle.
+        if head and head[0] == self.tokenizer.bos_token_id:
+            head = head[1:]
+        return (self.end_id, *head, *self.encode(text), *self._open)
+
+    # -- text --------------------------------------------------------------------------------------------------
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of untrusted text; never a control id."""
+        ids = self._plain.encode(text, add_special_tokens=False).ids
+        if self.control_ids.isdisjoint(ids):
+            return tuple(ids)
+        # The vocabulary itself holds a control string: cut the text inside each of them, so that none stays whole.
+        for control in self._control_texts:
+            if control in text:
+                left, right = control[:1], control[1:]
+                parts = text.split(control)
+                out = list(self.encode(parts[0] + left))
+                for part in parts[1:-1]:
+                    out += self.encode(right + part + left)
+                return (*out, *self.encode(right + parts[-1]))
+        raise ChatError("the tokenizer turns plain text into a control token; it cannot be used safely")
+
+    def action_text(self, tokens: Sequence[int]) -> str:
+        """The text of an action without its end token; control tokens inside it show as their names."""
+        body = tokens[:-1] if tokens and tokens[-1] in self.stop_ids else tokens
+        return self.decode(body)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of any ids, control tokens included."""
+        return self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    # -- the template ------------------------------------------------------------------------------------------
+
+    def _template(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _render(self, messages: list[dict[str, str]]) -> str:
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+    def _frame(self) -> _Frame:
+        system, user, answer, seen = ("\ue000s\ue001", "\ue000u\ue001", "\ue000a\ue001", "\ue000o\ue001")
+        first = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        in_user = False
+        text = self._try_render(first)
+        if text is None or system not in text:
+            in_user, first = True, first[1:]
+            text = self._try_render(first)
+        if text is None or user not in text:
+            raise ChatError("the chat template refuses a system and user message; set tokenizer.chat_template")
+        head, opened = text.split(user)
+        before_system, before_user = ("", head) if in_user else tuple(head.split(system))
+        for role in dict.fromkeys((self.settings.tool_role, "user")):
+            turns = [*first, {"role": "assistant", "content": answer}, {"role": role, "content": seen}]
+            text = self._try_render(turns)
+            if text is not None and answer in text and seen in text:
+                break
+        else:
+            raise ChatError("the chat template has no way to show an observation after an answer")
+        if role != self.settings.tool_role:
+            warnings.warn(
+                f"the chat template has no role {self.settings.tool_role!r}: observations are user messages",
+                stacklevel=2,
+            )
+        after = text.split(answer)[1]
+        before_tool, reopen = after.split(seen)
+        return _Frame(before_system, before_user, opened, before_tool, reopen, in_user)
+
+    def _try_render(self, messages: list[dict[str, str]]) -> str | None:
+        # Templates refuse roles by raising from inside Jinja; which exception differs between versions.
+        try:
+            return self._render(messages)
+        except Exception:
+            return None
+
+
+def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """The same tokenizer without added tokens: no string of text is special to it."""
+    spec = json.loads(tokenizer.backend_tokenizer.to_str())
+    spec["added_tokens"] = []
+    spec["post_processor"] = None
+    return Tokenizer.from_str(json.dumps(spec))

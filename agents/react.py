@@ -1,0 +1,150 @@
+"""ReAct: one action for every state, until the environment ends the episode.
+
+Invariant: the chain of nodes under ``Episode.root`` holds exactly the tokens that the engine read and sampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from agent_envs.core import Task, TextEnv
+from agents.chat import Chat
+from agents.engine.base import Completion, Request, StopReason
+from agents.tree import Kind, Node
+
+
+@dataclass(frozen=True)
+class Job:
+    """One episode to be played. All its randomness derives from (run seed, task, sample)."""
+
+    task: Task
+    sample: int = 0
+    """Which of this task's episodes it is, counted over the whole run."""
+    run_seed: int = 0
+
+    def seed(self, *purpose: object) -> int:
+        """A 63-bit seed for one purpose ("env", or the number of a turn)."""
+        key = "\x1f".join(map(str, (self.run_seed, self.task.id, self.sample, *purpose)))
+        return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") >> 1
+
+
+@dataclass
+class Episode:
+    """What one agent did on one task: the chain of nodes and what a person wants to read of it."""
+
+    job: Job
+    root: Node
+    turns: list[tuple[Node, Node]] = field(default_factory=list)
+    """(action, next state) pairs, in order."""
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    """(action text, observation text) pairs."""
+    prompt: tuple[str, str] = ("", "")
+    """System and user message."""
+    invalid: int = 0
+    """Actions that the environment could not read."""
+    errors: int = 0
+    """Actions that the environment answered with an error (invalid ones, missing pages, …)."""
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def end(self) -> Node:
+        """The state in which the episode stands."""
+        return self.turns[-1][1] if self.turns else self.root
+
+    @property
+    def reward(self) -> float:
+        return sum(action.reward for action, _ in self.turns)
+
+    @property
+    def success(self) -> bool | None:
+        return self.end.success
+
+    @property
+    def sampled_tokens(self) -> int:
+        return sum(len(action.tokens) for action, _ in self.turns)
+
+
+@dataclass(frozen=True)
+class ReActSettings:
+    """How an episode is played."""
+
+    max_action_tokens: int = 96
+    """Longest action in tokens; a longer one is cut and, as a rule, not understood by the environment."""
+    max_tokens: int = 2048
+    """Longest episode in tokens; a longer one is truncated."""
+
+
+class ReAct:
+    """Plays one episode: it turns completions into environment steps and observations into requests.
+
+    The caller moves it along: ``start`` gives the first request; ``act`` takes a completion and steps the environment
+    (the only slow part); ``next_request`` is the request after it, or None when the episode has ended.
+    """
+
+    def __init__(self, env: TextEnv, chat: Chat, job: Job, session: int, settings: ReActSettings) -> None:
+        self.env, self.chat, self.job, self.session, self.settings = env, chat, job, session, settings
+        self.length = 0
+        self.episode: Episode
+
+    def start(self) -> Request | None:
+        # Every sample of a task begins in the same state: the environment's seed does not depend on the sample.
+        seed = Job(self.job.task, 0, self.job.run_seed).seed("env") & 0x7FFFFFFF
+        user, _ = self.env.reset(seed=seed, options={"task": self.job.task})
+        system = self.env.system_prompt()
+        root = Node(Kind.STATE, self.chat.prompt(system, user), anchor=anchor(user))
+        self.episode = Episode(self.job, root, prompt=(system, user))
+        return self._request(root)
+
+    def act(self, completion: Completion) -> None:
+        """Records a sampled action and what the environment answered."""
+        episode = self.episode
+        text = self.chat.action_text(completion.tokens)
+        observation, reward, terminated, truncated, info = self.env.step(text)
+        self.length += len(completion.tokens)
+        action = Node(
+            Kind.ACTION,
+            completion.tokens,
+            logp=completion.logp,
+            entropy=completion.entropy,
+            reward=float(reward),
+            version=completion.version,
+        )
+        state = Node(Kind.STATE, (), terminated=terminated, truncated=truncated, anchor=anchor(observation))
+        if terminated or truncated:
+            state.success = bool(info["success"])
+        else:
+            closed = completion.stop is StopReason.END
+            state.tokens = self.chat.observation(observation, closed=closed)
+        episode.end.add(action).add(state)
+        episode.turns.append((action, state))
+        episode.texts.append((text, observation))
+        episode.invalid += bool(info.get("invalid"))
+        episode.errors += info.get("error") is not None
+        episode.metrics = dict(info.get("metrics", {}))
+
+    def next_request(self) -> Request | None:
+        """The request for the next action, or None when the episode is over."""
+        end = self.episode.end
+        return None if end.terminated or end.truncated else self._request(end)
+
+    def _request(self, state: Node) -> Request | None:
+        room = self.settings.max_tokens - self.length - len(state.tokens)
+        if room < 1:
+            state.truncated, state.success = True, False
+            # The observation that does not fit was never read: it is no part of the record.
+            if self.episode.turns:
+                state.tokens = ()
+            return None
+        self.length += len(state.tokens)
+        return Request(
+            session=self.session,
+            tokens=state.tokens,
+            max_tokens=min(self.settings.max_action_tokens, room),
+            seed=self.job.seed(len(self.episode.turns)),
+        )
+
+
+def anchor(observation: str) -> str:
+    """Identity of an observation."""
+    return blake2b(observation.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -1,0 +1,200 @@
+"""Command lines and settings files.
+
+Every part owns its settings as a frozen dataclass; here they are put together for the environment and the algorithm
+that were chosen, so that ``--help`` shows those and nothing else, and any unknown flag or key is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import tyro
+import yaml
+
+T = TypeVar("T")
+
+
+class UserError(Exception):
+    """Something the person at the command line can mend; shown as one line, without a traceback."""
+
+
+def run_program(main: Callable[[], None]) -> None:
+    """Runs ``main``; what the user can mend ends it with one line on stderr and exit status 2."""
+    from agent_envs.core import SettingsError
+    from agents.actor_critic import ModelError
+    from agents.chat import ChatError
+
+    try:
+        main()
+    except (UserError, SettingsError, ModelError, ChatError) as error:
+        sys.exit(_fail(str(error)))
+    except KeyboardInterrupt:
+        sys.exit(_fail("interrupted", 130))
+
+
+def _fail(message: str, status: int = 2) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return status
+
+
+def parse(
+    first: type[T], parts: Callable[[T], Mapping[str, type]], argv: Sequence[str] | None = None, *, about: str
+) -> tuple[T, dict[str, Any]]:
+    """Reads a command line in two stages.
+
+    Stage one reads the fields of ``first`` (which environment, which algorithm, …); ``parts`` then names the settings
+    classes of what was chosen, and stage two reads everything, each part under its own prefix. ``--config FILE`` gives
+    defaults from a YAML, TOML or JSON file: fields of ``first`` at the top, each part under its name. Raises UserError.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    wants_help = any(a in ("-h", "--help") for a in args)
+    file, rest = _config_flag(args)
+    known = [a for a in rest if a not in ("-h", "--help")]
+    values = _read(file) if file else {}
+    top_fields = {f.name for f in dataclasses.fields(first)}  # type: ignore[arg-type]
+    top = _build(first, {k: v for k, v in values.items() if k in top_fields}, where=str(file))
+    chosen, _ = _one_line(lambda: tyro.cli(first, args=known, default=top, return_unknown_args=True, add_help=False))
+    classes = dict(parts(chosen))
+    unknown = set(values) - top_fields - set(classes)
+    if unknown:
+        raise UserError(
+            f"{file}: unknown key {sorted(unknown)[0]!r}; here {', '.join(sorted(top_fields | set(classes)))} are known"
+        )
+    fields: list[tuple[str, Any, Any]] = [
+        ("top", Annotated[first, tyro.conf.arg(name="")], dataclasses.field(default=top))
+    ]
+    for name, part in classes.items():
+        default: Any = _build(part, values.get(name) or {}, where=f"{file}: {name}")
+        fields.append((name, part, dataclasses.field(default=default)))
+    run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
+    both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)
+    if wants_help:
+        tyro.cli(both, args=["--help"], description=about)
+    parsed, stray = _one_line(lambda: tyro.cli(both, args=known, return_unknown_args=True))
+    if stray:
+        flags = [f"--{f.name}" for f in dataclasses.fields(first)]  # type: ignore[arg-type]
+        flags += [f"--{name}.{f.name}" for name, part in classes.items() for f in dataclasses.fields(part)]
+        raise UserError(_unknown(stray[0], [flag.replace("_", "-") for flag in flags]))
+    return parsed.top, {name: getattr(parsed, name) for name in classes}
+
+
+def _unknown(flag: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(flag.split("=")[0].replace("_", "-"), known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else "--help lists what there is"
+    return f"unknown flag {flag}: {hint}"
+
+
+def _one_line(call: Callable[[], Any]) -> Any:
+    """Calls tyro and turns its boxed complaint into a UserError of one line."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return call()
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+    words = (line.strip("│╭╮╰╯─ ") for line in said.getvalue().splitlines())
+    text = " ".join(w for w in words if w and not w.startswith("For full helptext"))
+    raise UserError(text.replace("Parsing error ", "").replace("Value error ", ""))
+
+
+def _config_flag(args: list[str]) -> tuple[Path | None, list[str]]:
+    for i, arg in enumerate(args):
+        if arg == "--config":
+            if i + 1 == len(args):
+                raise UserError("--config needs the name of a YAML, TOML or JSON file")
+            return Path(args[i + 1]), args[:i] + args[i + 2 :]
+        if arg.startswith("--config="):
+            return Path(arg.removeprefix("--config=")), args[:i] + args[i + 1 :]
+    return None, args
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text("utf-8")
+        values = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{file} is not valid YAML, TOML or JSON: {str(error).splitlines()[0]}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{file} must hold settings by name")
+    return values
+
+
+def _build(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
+    """A settings object from plain values; unknown names and wrong types raise UserError."""
+    hints = get_type_hints(cls)
+    fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in fields:
+            raise UserError(f"{where}: unknown key {key!r}; {cls.__name__} has {', '.join(sorted(fields))}")
+    try:
+        return cls(**{key: _coerce(value, hints[key]) for key, value in values.items()})
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _coerce(value: Any, hint: Any) -> Any:
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _build(hint, value, where=hint.__name__)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(value)
+    if hint is float and type(value) in (int, float):
+        return float(value)
+    if get_origin(hint) is tuple and isinstance(value, list):
+        inner = get_args(hint)[0]
+        return tuple(_coerce(v, inner) for v in value)
+    if hint is Path:
+        return Path(value)
+    if isinstance(hint, type) and type(value) is not hint:
+        raise ValueError(f"{value!r} is not of type {hint.__name__}")
+    args = get_args(hint)
+    if type(None) in args:
+        return None if value is None else _coerce(value, next(a for a in args if a is not type(None)))
+    return value
+
+
+def plain(settings: Any) -> Any:
+    """Settings as plain values for a file."""
+    if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
+        return {f.name: plain(getattr(settings, f.name)) for f in dataclasses.fields(settings)}
+    if isinstance(settings, Mapping):
+        return {str(k): plain(v) for k, v in settings.items()}
+    if isinstance(settings, Enum):
+        return settings.value
+    if isinstance(settings, Path):
+        return str(settings)
+    if isinstance(settings, (list, tuple)):
+        return [plain(v) for v in settings]
+    return settings
+
+
+def dump(top: Any, parts: Mapping[str, Any]) -> str:
+    """The resolved settings as YAML that ``--config`` reads back."""
+    return yaml.safe_dump({**plain(top), **plain(parts)}, sort_keys=False, allow_unicode=True)
+
+
+def dump_json(value: Any, indent: int | None = 1) -> str:
+    """JSON with a stable layout; infinities and NaN become null."""
+    return json.dumps(_finite(plain(value)), ensure_ascii=False, indent=indent) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not (abs(value) < float("inf")):
+        return None
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_finite(v) for v in value]
+    return value

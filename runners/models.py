@@ -1,0 +1,68 @@
+"""From what ``--model`` says to a model, a tokenizer and a chat."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.utils import logging as hf_logging
+
+from agents.chat import Chat, ChatSettings
+from runners.config import UserError
+
+TINY = "tiny"
+
+
+@dataclass(frozen=True)
+class Base:
+    """A loaded base model: what LoRA is put on."""
+
+    model: PreTrainedModel
+    chat: Chat
+    source: str
+    """Folder or hub name it was loaded from."""
+
+
+def device_of(name: str) -> torch.device:
+    """``auto`` is the first GPU if there is one. Raises UserError for a device that torch does not have."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.zeros(1, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {name}: {str(error).splitlines()[0]}") from None
+
+
+def load_base(source: str, device: torch.device, dtype: str, chat: ChatSettings) -> Base:
+    """Loads a Hugging Face folder (or hub name) with its tokenizer and chat template. Raises UserError."""
+    hf_logging.disable_progress_bar()
+    if not Path(source).is_dir() and not _hub_name(source):
+        raise UserError(f"no model at {source!r}: give tiny, a run folder or a Hugging Face folder")
+    try:
+        tokenizer = _tokenizer(source)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"cannot load the model {source!r}: {str(error).strip().splitlines()[0]}") from None
+    return Base(model.to(device).eval(), Chat(tokenizer, chat), source)
+
+
+def _hub_name(source: str) -> bool:
+    return source.count("/") == 1 and not source.startswith((".", "/", "~")) and not os.environ.get("HF_HUB_OFFLINE")
+
+
+def _tokenizer(source: str) -> PreTrainedTokenizerFast:
+    """The tokenizer as it was saved.
+
+    AutoTokenizer replaces a generic tokenizer by the class that usually goes with the model's architecture, which
+    splits text in another way; a folder that names the generic class is therefore read with it.
+    """
+    config = Path(source) / "tokenizer_config.json"
+    if config.is_file():
+        name = json.loads(config.read_text("utf-8")).get("tokenizer_class")
+        if name in ("PreTrainedTokenizerFast", "TokenizersBackend"):
+            return PreTrainedTokenizerFast.from_pretrained(source)
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)

@@ -1,0 +1,241 @@
+"""Makes the tiny model: a tokenizer from an environment's texts, and a small transformer that clones demonstrations.
+
+The demonstrator is the environment's scripted expert with a systematic flaw: it makes the same kind of mistake most of
+the time, so that the clone is wrong on purpose and reinforcement learning has something to mend. ``train.py --model
+tiny`` calls this by itself; the result is cached by the hash of all that went into it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import nn
+from transformers import PreTrainedModel
+
+from agent_envs import registry
+from agent_envs.cache import build_once, cache_dir
+from agent_envs.core import TextEnv
+from agents.actor_critic import ActorCritic
+from agents.chat import CRITIC_TEXT, Chat
+from agents.tiny import model as tiny_model
+from agents.tiny import tokenizer as tiny_tokenizer
+from agents.tiny.model import TinySettings, build_model
+from agents.tiny.tokenizer import build_tokenizer
+from agents.tree import Kind, Node, pack
+from runners.config import dump_json, parse, plain, run_program
+
+SAMPLE = 1500
+"""Demonstrations that the vocabulary is read from."""
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """How the tiny model is made."""
+
+    seed: int = 0
+    """Seed of the weights, the demonstrations and their order."""
+    flaw: float = 0.65
+    """How often the demonstrator makes its systematic mistake where it can."""
+    demonstrations: int = 15000
+    """Episodes of training tasks that are shown."""
+    steps: int = 2000
+    """Gradient steps."""
+    batch: int = 8
+    """Demonstrations a step."""
+    muon_lr: float = 0.02
+    """Peak learning rate of the matrices inside the layers (Muon)."""
+    adam_lr: float = 4e-3
+    """Peak learning rate of everything else (AdamW)."""
+    warmup: int = 50
+    """Steps of linear warm-up; after them the rates fall linearly to a twentieth."""
+    drills: float = 0.4
+    """Share of the batch that are the environment's reading exercises, where it has some."""
+    shape: TinySettings = field(default_factory=TinySettings)
+    """Shape of the transformer."""
+
+
+@dataclass(frozen=True)
+class PretrainProgram:
+    """Make the tiny model for an environment and put it into the cache."""
+
+    env: str = "wiki"
+    """Environment whose texts and scripted expert are used."""
+
+
+def ensure_tiny(env: TextEnv, settings: PretrainSettings, console: Console) -> Path:
+    """The folder of the tiny model for this environment, made first when the cache does not have it."""
+    sources = "".join(inspect.getsource(m) for m in (tiny_model, tiny_tokenizer, sys.modules[__name__]))
+    identity = dump_json(
+        {
+            "env": env.name,
+            "config": plain(env.config),
+            "pretrain": plain(settings),
+            "texts": _fingerprint(env),
+            "code": hashlib.sha256(sources.encode()).hexdigest(),
+            "torch": torch.__version__.split("+")[0],
+        }
+    )
+    name = f"{env.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    place = cache_dir() / "tiny" / name
+    if place.is_dir():
+        console.print(f"tiny model: {place} (made earlier)", soft_wrap=True)
+    else:
+        console.print(f"tiny model: cloning the flawed demonstrator of {env.name!r} into {place}", soft_wrap=True)
+
+    def build(folder: Path) -> None:
+        _make(env, settings, console, folder)
+        (folder / "made_from.json").write_text(identity, "utf-8")
+
+    return build_once(place, build)
+
+
+def _fingerprint(env: TextEnv) -> str:
+    """Hash of a few demonstrations: it changes when the environment's texts or its expert do."""
+    rng = np.random.default_rng(0)
+    tasks = env.tasks("train")
+    picks = rng.integers(0, len(tasks), size=20)
+    shown = [demonstrate(env, tasks[int(i)], flaw=0.5, rng=rng) for i in picks]
+    return hashlib.sha256(repr(shown).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+Demonstration = tuple[tuple[str, str], list[tuple[str, str]]]
+"""((system, user), [(turn, observation), …])"""
+
+
+def demonstrate(env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator) -> Demonstration:
+    """One episode of the scripted expert."""
+    user, _ = env.reset(seed=0, options={"task": task})
+    head, turns, over = (env.system_prompt(), user), [], False
+    while not over:
+        text = env.expert(flaw=flaw, rng=rng)
+        seen, _, terminated, truncated, _ = env.step(text)
+        turns.append((text, seen))
+        over = terminated or truncated
+    return head, turns
+
+
+def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Path) -> None:
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal,
+    )  # fmt: skip
+    with bar:
+        shown = list(_demonstrations(env, settings, bar))
+        texts = [text for head, turns in shown[:SAMPLE] for pair in (head, *turns) for text in pair]
+        tokenizer = build_tokenizer(texts, [*env.lexicon(), CRITIC_TEXT])
+        chat = Chat(tokenizer)
+        chains = [chain(chat, *episode) for episode in shown]
+        drills = [drill_chain(chat, drill) for drill in _drills(env, settings, len(chains))]
+        model = build_model(tokenizer, settings.shape, settings.seed)
+        _train(model, chains, drills, settings, bar, console)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _demonstrations(env: TextEnv, settings: PretrainSettings, bar: Progress) -> Iterator[Demonstration]:
+    rng = np.random.default_rng(settings.seed)
+    tasks = env.tasks("train")
+    rounds = -(-settings.demonstrations // len(tasks))
+    order = np.concatenate([rng.permutation(len(tasks)) for _ in range(rounds)])[: settings.demonstrations]
+    for i in bar.track(order, description="demonstrations", task_id=bar.add_task("demonstrations", note="")):
+        yield demonstrate(env, tasks[int(i)], flaw=settings.flaw, rng=rng)
+
+
+def chain(chat: Chat, head: tuple[str, str], turns: Sequence[tuple[str, str]]) -> Node:
+    """A demonstration as a tree without branches."""
+    root = state = Node(Kind.STATE, chat.prompt(*head))
+    for i, (text, seen) in enumerate(turns):
+        action = state.add(Node(Kind.ACTION, (*chat.encode(text), chat.end_id)))
+        last = i == len(turns) - 1
+        state = action.add(Node(Kind.STATE, () if last else chat.observation(seen, closed=True), terminated=last))
+    return root
+
+
+def drill_chain(chat: Chat, drill: tuple[str, Sequence[tuple[str, str]]]) -> Node:
+    """A text and its exercises as a tree without branches: what is given belongs to the states."""
+    text, exercises = drill
+    reopened = chat.observation(text, closed=True)
+    root = state = Node(Kind.STATE, (*reopened, *chat.encode(exercises[0][0])))
+    for i, (_, wanted) in enumerate(exercises):
+        action = state.add(Node(Kind.ACTION, (*chat.encode(wanted), chat.end_id)))
+        given = chat.encode(exercises[i + 1][0]) if i + 1 < len(exercises) else ()
+        state = action.add(Node(Kind.STATE, (*chat.observation("", closed=True), *given) if given else ()))
+    return root
+
+
+def _drills(env: TextEnv, settings: PretrainSettings, n: int) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
+    rng = np.random.default_rng([settings.seed, 1])
+    tasks = env.tasks("train")
+    for i in rng.integers(0, len(tasks), size=n):
+        drill = env.drill(tasks[int(i)], rng)
+        if drill is None:
+            return
+        yield drill
+
+
+def _train(
+    model: PreTrainedModel,
+    chains: Sequence[Node],
+    drills: Sequence[Node],
+    settings: PretrainSettings,
+    bar: Progress,
+    console: Console,
+) -> None:
+    """Maximum likelihood of the demonstrator's tokens."""
+    actor = ActorCritic(model, lora=None, critic=None)
+    inside = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layers." in name]
+    rest = [p for p in model.parameters() if all(p is not q for q in inside)]
+    optimizers: list[tuple[torch.optim.Optimizer, float]] = [
+        (torch.optim.Muon(inside, lr=settings.muon_lr, momentum=0.95, weight_decay=0.0), settings.muon_lr),
+        (torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.95), weight_decay=0.0), settings.adam_lr),
+    ]
+    rng = np.random.default_rng([settings.seed, 2])
+    job = bar.add_task("cloning", total=settings.steps, note="")
+    recent: list[float] = []
+    for step in range(settings.steps):
+        drilled = rng.random(settings.batch) < (settings.drills if drills else 0.0)
+        picks = [
+            drills[int(rng.integers(len(drills)))] if d else chains[int(rng.integers(len(chains)))] for d in drilled
+        ]
+        batch = pack(picks)
+        said_T = batch.action_T >= 0
+        loss = -actor(batch).logp_T[said_T].mean()
+        model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        share = min(1.0, (step + 1) / settings.warmup) * max(0.05, 1 - step / settings.steps)
+        for optimizer, peak in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = peak * share
+            optimizer.step()
+        recent = [*recent[-49:], loss.item()]
+        bar.update(job, advance=1, note=f"loss {sum(recent) / len(recent):.3f}")
+        if not console.is_terminal and (step + 1) % 200 == 0:
+            console.print(f"cloning: step {step + 1} of {settings.steps}, loss {sum(recent) / len(recent):.3f}")
+
+
+def main() -> None:
+    def parts(program: PretrainProgram) -> Mapping[str, type]:
+        return {program.env: registry.env_class(program.env).Config, "pretrain": PretrainSettings}
+
+    program, chosen = parse(PretrainProgram, parts, about=PretrainProgram.__doc__ or "")
+    torch.set_num_threads(1)
+    env = registry.make(program.env, chosen[program.env])
+    print(ensure_tiny(env, chosen["pretrain"], Console(stderr=True)))
+
+
+if __name__ == "__main__":
+    run_program(main)
