@@ -18,20 +18,28 @@ import runners
 if __name__ == "__main__":
     runners.check_install()
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
+from agent_envs import registry
 from agent_envs.core import Task, TextEnv
-from agents.chat import Chat
-from agents.engine import Engine
+from agents.actor_critic import ActorCritic, LoraSettings
+from agents.chat import Chat, ChatSettings
+from agents.engine import Engine, SamplingSettings
+from agents.engine.hf import HFEngine
 from agents.react import Episode, Job, ReActSettings
 from agents.rollout import rollout
-from runners.config import UserError
-from runners.intervals import bootstrap
+from runners.config import UserError, dump_json, parse, run_program
+from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
+from runners.models import TINY, device_of, load_base
+from runners.pretrain import PretrainSettings, ensure_tiny
 
 
 @dataclass(frozen=True)
@@ -53,9 +61,17 @@ class Result:
         """Mean success with its 95 % interval: {"mean", "low", "high"}."""
         return asdict(bootstrap(self.successes()))
 
-    def where(self, keep: Callable[[Task], bool]) -> Result:
-        """The part of the tasks for which ``keep`` holds."""
-        return Result(tuple(e for e in self.episodes if keep(e.job.task)), self.samples)
+    def pass_at(self, k: int) -> Interval:
+        """Unbiased pass@k with its interval."""
+        return bootstrap([pass_at_k(self.samples, round(s * self.samples), k) for s in self.successes()])
+
+    def metric(self, name: str) -> list[float]:
+        """One of the environment's metrics at the end of the episodes, 0 where it was not reached."""
+        return self.per_task(lambda e: e.metrics.get(name, 0.0))
+
+    def where(self, key: str, value: object) -> Result:
+        """The part of the tasks whose ``key`` (level, language) is ``value``."""
+        return Result(tuple(e for e in self.episodes if getattr(e.job.task, key) == value), self.samples)
 
 
 def pick_tasks(env: TextEnv, split: str, n: int) -> list[Task]:
@@ -86,3 +102,206 @@ def evaluate_tasks(
         job = bar.add_task("", total=len(jobs))
         played = rollout(make_env, engine, chat, jobs, react, on_episode=lambda _: bar.advance(job))
     return Result(tuple(played), samples)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure an agent on held-out tasks."""
+
+    env: str = "wiki"
+    """Environment to be measured on; its settings are the flags --ENV.…"""
+    model: str = TINY
+    """A run folder (measured as base and as trained), `tiny`, or a Hugging Face folder or hub name."""
+    split: str = "test"
+    """Split of the tasks: valid or test."""
+    tasks: int = 500
+    """Tasks, spread evenly over the split."""
+    samples: int = 4
+    """Sampled episodes per task, for pass@k; the greedy measurement plays one."""
+    temperature: float = 1.0
+    """Temperature of the sampled episodes."""
+    seed: int = 0
+    """Seed of the sampling."""
+    out: Path | None = None
+    """File for the whole result as JSON."""
+    slots: int = 128
+    """Episodes played at once."""
+    device: str = "auto"
+    """Device of the model: auto, cpu, cuda, …"""
+    dtype: str = "float32"
+    """Type of the weights: float32, bfloat16 or auto (as saved)."""
+    threads: int = 1
+    """Threads of torch in this process."""
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "samples", "slots", "threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+
+
+def parts_of(evaluate: Evaluate) -> dict[str, type]:
+    parts: dict[str, type] = {evaluate.env: registry.env_class(evaluate.env).Config, "react": ReActSettings}
+    if not is_run(evaluate.model):
+        parts["chat"] = ChatSettings
+    if evaluate.model == TINY:
+        parts["pretrain"] = PretrainSettings
+    return parts
+
+
+def is_run(model: str) -> bool:
+    """Whether ``--model`` names the folder of a training run."""
+    return (Path(model) / "config.yaml").is_file() and (Path(model) / "checkpoints").is_dir()
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What is measured: an engine, and the adapters to load into it by name (None is the base model)."""
+
+    engine: HFEngine
+    chat: Chat
+    adapters: Mapping[str, Mapping[str, torch.Tensor] | None]
+
+
+def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], console: Console) -> Policies:
+    """Loads what ``--model`` names. Raises UserError."""
+    device = device_of(evaluate.device)
+    react: ReActSettings = parts["react"]
+    if is_run(evaluate.model):
+        source, lora, chat, checkpoint = read_run(Path(evaluate.model), env, console)
+        base = load_base(source, device, evaluate.dtype, chat)
+        actor = ActorCritic(base.model, lora, critic=None)
+        actor.load(checkpoint)
+        adapters = {"base": None, "trained": actor.policy_state()}
+        lora_config = actor.lora_config
+    else:
+        source = str(ensure_tiny(env, parts["pretrain"], console)) if evaluate.model == TINY else evaluate.model
+        base = load_base(source, device, evaluate.dtype, parts["chat"])
+        adapters, lora_config = {"model": None}, None
+    engine = HFEngine(
+        base.model,
+        base.chat.stop_ids,
+        max_length=react.max_tokens,
+        slots=evaluate.slots,
+        lora=lora_config,
+        device=device,
+    )
+    return Policies(engine, base.chat, adapters)
+
+
+def read_run(run: Path, env: TextEnv, console: Console) -> tuple[str, LoraSettings, ChatSettings, Path]:
+    """(base model, LoRA settings, chat settings, newest checkpoint) of a run folder. Raises UserError."""
+    from runners.train import Train
+    from runners.train import parts_of as parts_of_run
+
+    train, parts = parse(Train, parts_of_run, ["--config", str(run / "config.yaml")], about="")
+    checkpoints = sorted((run / "checkpoints").glob("update-*"), key=lambda p: int(p.name.removeprefix("update-")))
+    if not checkpoints:
+        raise UserError(f"{run} holds no checkpoint yet")
+    source = train.model
+    if source == TINY:
+        source = str(ensure_tiny(registry.make(train.env, parts[train.env]), parts["pretrain"], console))
+    return source, parts["lora"], parts["chat"], checkpoints[-1]
+
+
+def measure(
+    evaluate: Evaluate, policies: Policies, make_env: Callable[[], TextEnv], react: ReActSettings, console: Console
+) -> dict[str, dict[str, Result]]:
+    """{policy: {"sampled": …, "greedy": …}} on the same tasks."""
+    tasks = pick_tasks(make_env(), evaluate.split, evaluate.tasks)
+    found: dict[str, dict[str, Result]] = {}
+    for version, (name, adapter) in enumerate(policies.adapters.items()):
+        policies.engine.load(version, adapter)
+        found[name] = {}
+        for mode, greedy, samples in (("sampled", False, evaluate.samples), ("greedy", True, 1)):
+            policies.engine.sampling = SamplingSettings(evaluate.temperature, greedy)
+            found[name][mode] = evaluate_tasks(
+                make_env, policies.engine, policies.chat, tasks, react, console, seed=evaluate.seed, samples=samples
+            )
+    return found
+
+
+def report(found: Mapping[str, Mapping[str, Result]]) -> dict[str, Any]:
+    """All figures as plain values: each a mean with the ends of its 95 % interval over tasks."""
+    out: dict[str, Any] = {}
+    for name, modes in found.items():
+        out[name] = {mode: _figures(result) for mode, result in modes.items()}
+    if {"base", "trained"} <= set(found):
+        out["gain"] = {
+            mode: asdict(bootstrap_gain(found["base"][mode].successes(), found["trained"][mode].successes()))
+            for mode in ("sampled", "greedy")
+        }
+    return out
+
+
+def _figures(result: Result) -> dict[str, Any]:
+    tasks = [result.episodes[i].job.task for i in range(0, len(result.episodes), result.samples)]
+    figures: dict[str, Any] = {
+        "tasks": len(tasks),
+        "samples": result.samples,
+        "success": result.success(),
+        "turns": asdict(bootstrap(result.per_task(lambda e: len(e.turns)))),
+        "sampled_tokens": asdict(bootstrap(result.per_task(lambda e: e.sampled_tokens))),
+        "pass_at_k": {str(2**i): asdict(result.pass_at(2**i)) for i in range(8) if 2**i <= result.samples},
+        "level": {}, "language": {},
+    }  # fmt: skip
+    for key in ("level", "language"):
+        for value in sorted({getattr(task, key) for task in tasks}):
+            figures[key][str(value)] = result.where(key, value).success()
+    names = sorted({name for e in result.episodes for name in e.metrics})
+    figures["metrics"] = {name: asdict(bootstrap(result.metric(name))) for name in names}
+    return figures
+
+
+def show(figures: Mapping[str, Any], console: Console) -> None:
+    """The table that a person reads."""
+    table = Table(title="success on held-out tasks, 95 % intervals over tasks", title_justify="left")
+    columns = [(name, mode) for name in figures if name != "gain" for mode in figures[name]]
+    table.add_column("")
+    for name, mode in columns:
+        table.add_column(f"{name}, {mode}", justify="right")
+
+    def row(label: str, pick: Callable[[Mapping[str, Any]], Mapping[str, float] | None], form: str = ".3f") -> None:
+        cells = []
+        for name, mode in columns:
+            value = pick(figures[name][mode])
+            cells.append(
+                "-" if value is None else f"{value['mean']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
+            )
+        table.add_row(label, *cells)
+
+    first = figures[columns[0][0]][columns[0][1]]
+    row("success", lambda f: f["success"])
+    for k in first["pass_at_k"]:
+        if k != "1":
+            row(f"pass@{k}", lambda f, k=k: f["pass_at_k"].get(k))  # type: ignore[misc]
+    for key, label in (("level", "level {}"), ("language", "language {}")):
+        for value in first[key]:
+            row(label.format(value), lambda f, key=key, value=value: f[key].get(value))  # type: ignore[misc]
+    row("turns", lambda f: f["turns"], ".2f")
+    row("sampled tokens", lambda f: f["sampled_tokens"], ".1f")
+    console.print(table)
+    for mode, gain in figures.get("gain", {}).items():
+        console.print(f"gain of training, {mode}: {Interval(**gain)}", highlight=False)
+
+
+def main() -> None:
+    evaluate, parts = parse(Evaluate, parts_of, about=Evaluate.__doc__ or "")
+    torch.set_num_threads(evaluate.threads)
+    console = Console()
+
+    def make_env() -> TextEnv:
+        return registry.make(evaluate.env, parts[evaluate.env])
+
+    policies = policies_of(evaluate, make_env(), parts, console)
+    console.print(f"model: {policies.engine.describe()}", soft_wrap=True, highlight=False)
+    figures = report(measure(evaluate, policies, make_env, parts["react"], console))
+    show(figures, console)
+    if evaluate.out:
+        try:
+            evaluate.out.write_text(dump_json({"settings": {"evaluate": evaluate, **parts}, **figures}), "utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {evaluate.out}: {error.strerror}") from None
+
+
+if __name__ == "__main__":
+    run_program(main)
