@@ -12,6 +12,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
@@ -59,7 +60,6 @@ class Chat:
         self._plain = plain_tokenizer(tokenizer)
         self.control_ids = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
         """Ids that no text may become."""
-        self._control_texts = tuple(tokenizer.convert_ids_to_tokens(i) for i in sorted(self.control_ids))
         frame = self._frame()
         self._system_in_user = frame.system_in_user
         self._before_system = self._template(frame.before_system)
@@ -80,8 +80,8 @@ class Chat:
         """The first state: system and user message and the opened answer."""
         if self._system_in_user:
             return (*self._before_user, *self.encode(f"{system}\n\n{user}" if system else user), *self._open)
-        head = (*self._before_system, *self.encode(system)) if system else ()
-        return (*head, *self._before_user, *self.encode(user), *self._open)
+        # An empty system message is written too: the head of the conversation (its BOS token) is in front of it.
+        return (*self._before_system, *self.encode(system), *self._before_user, *self.encode(user), *self._open)
 
     def observation(self, text: str, *, closed: bool) -> tuple[int, ...]:
         """The state after an action: the observation as a tool message and the newly opened answer.
@@ -102,19 +102,23 @@ class Chat:
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of untrusted text; never a control id."""
-        ids = self._plain.encode(text, add_special_tokens=False).ids
-        if self.control_ids.isdisjoint(ids):
-            return tuple(ids)
-        # The vocabulary itself holds a control string: cut the text inside each of them, so that none stays whole.
-        for control in self._control_texts:
-            if control in text:
-                left, right = control[:1], control[1:]
-                parts = text.split(control)
-                out = list(self.encode(parts[0] + left))
-                for part in parts[1:-1]:
-                    out += self.encode(right + part + left)
-                return (*out, *self.encode(right + parts[-1]))
-        raise ChatError("the tokenizer turns plain text into a control token; it cannot be used safely")
+        # Half a surrogate pair is no text that could be encoded.
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        out: list[int] = []
+        todo = [text]
+        while todo:
+            text = todo.pop()
+            found = self._plain.encode(text, add_special_tokens=False)
+            if self.control_ids.isdisjoint(found.ids):
+                out += found.ids
+                continue
+            # The vocabulary itself holds a control string: cut the text inside each of them, so that none stays whole.
+            spans = [span for i, span in zip(found.ids, found.offsets, strict=True) if i in self.control_ids]
+            cuts = [0, *((start + end) // 2 for start, end in spans), len(text)]
+            if any(end - start < 2 for start, end in spans) or sorted(set(cuts)) != cuts:
+                raise ChatError("the tokenizer turns plain text into a control token; it cannot be used safely")
+            todo += [text[start:end] for start, end in reversed(list(pairwise(cuts)))]
+        return tuple(out)
 
     def action_text(self, tokens: Sequence[int]) -> str:
         """The text of an action without its end token; control tokens inside it show as their names."""
@@ -136,30 +140,31 @@ class Chat:
     def _frame(self) -> _Frame:
         system, user, answer, seen = ("\ue000s\ue001", "\ue000u\ue001", "\ue000a\ue001", "\ue000o\ue001")
         first = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        in_user = False
-        text = self._try_render(first)
-        if text is None or system not in text:
-            in_user, first = True, first[1:]
-            text = self._try_render(first)
-        if text is None or user not in text:
-            raise ChatError("the chat template refuses a system and user message; set tokenizer.chat_template")
-        head, opened = text.split(user)
-        before_system, before_user = ("", head) if in_user else tuple(head.split(system))
-        for role in dict.fromkeys((self.settings.tool_role, "user")):
-            turns = [*first, {"role": "assistant", "content": answer}, {"role": role, "content": seen}]
-            text = self._try_render(turns)
-            if text is not None and answer in text and seen in text:
-                break
-        else:
-            raise ChatError("the chat template has no way to show an observation after an answer")
-        if role != self.settings.tool_role:
-            warnings.warn(
-                f"the chat template has no role {self.settings.tool_role!r}: observations are user messages",
-                stacklevel=2,
-            )
-        after = text.split(answer)[1]
-        before_tool, reopen = after.split(seen)
-        return _Frame(before_system, before_user, opened, before_tool, reopen, in_user)
+        for start in (first, first[1:]):
+            opening = self._try_render(start)
+            if opening is None or any(opening.count(m["content"]) != 1 for m in start):
+                continue
+            in_user = start is not first
+            head, opened = opening.split(user)
+            if system in opened:
+                continue
+            before_system, before_user = ("", head) if in_user else tuple(head.split(system))
+            for role in dict.fromkeys((self.settings.tool_role, "user")):
+                turns = [*start, {"role": "assistant", "content": answer}, {"role": role, "content": seen}]
+                _, found, after = (self._try_render(turns) or "").partition(answer)
+                # Some templates move the system message into the last user message: an agent's past must stay as it is.
+                if not found or after.count(seen) != 1 or any(mark in after for mark in (system, user, answer)):
+                    continue
+                if role != self.settings.tool_role:
+                    warnings.warn(
+                        f"the chat template has no role {self.settings.tool_role!r}: observations are user messages",
+                        stacklevel=3,
+                    )
+                before_tool, reopen = after.split(seen)
+                return _Frame(before_system, before_user, opened, before_tool, reopen, in_user)
+            if in_user:
+                raise ChatError("the chat template has no way to show an observation after an answer")
+        raise ChatError("the chat template refuses a system and user message; set tokenizer.chat_template")
 
     def _try_render(self, messages: list[dict[str, str]]) -> str | None:
         # Templates refuse roles by raising from inside Jinja; which exception differs between versions.
@@ -173,5 +178,5 @@ def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     """The same tokenizer without added tokens: no string of text is special to it."""
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
     spec["added_tokens"] = []
-    spec["post_processor"] = None
+    spec["post_processor"] = spec["truncation"] = spec["padding"] = None
     return Tokenizer.from_str(json.dumps(spec))

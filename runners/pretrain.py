@@ -51,7 +51,7 @@ class PretrainSettings:
     """How often the demonstrator makes its systematic mistake where it can."""
     demonstrations: int = 15000
     """Episodes of training tasks that are shown."""
-    steps: int = 2000
+    steps: int = 1200
     """Gradient steps."""
     batch: int = 8
     """Demonstrations a step."""
@@ -61,7 +61,7 @@ class PretrainSettings:
     """Peak learning rate of everything else (AdamW)."""
     warmup: int = 50
     """Steps of linear warm-up; after them the rates fall linearly to a twentieth."""
-    drills: float = 0.4
+    drills: float = 0.1
     """Share of the batch that are the environment's reading exercises, where it has some."""
     shape: TinySettings = field(default_factory=TinySettings)
     """Shape of the transformer."""

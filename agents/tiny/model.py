@@ -1,11 +1,19 @@
-"""The small transformer behind ``--model tiny``: an ordinary Qwen2 from transformers, random at first."""
+"""The small transformer behind ``--model tiny``: an ordinary Qwen3 from transformers that starts out able to look back.
+
+Reading a page means: find the place where a word stood before and say what came after it (an induction head). A random
+two-layer model spends most of a short training on finding that circuit. So the weights start close to it, in the spirit
+of mimetic initialisation (Trockman and Kolter, 2023): the first layer sees three tokens only and writes what stood just
+before, turned by a rotation R; the second layer's keys undo R, so that its queries start out matching them by likeness;
+and what its heads find, they copy. Everything is trained from there on.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 
 @dataclass(frozen=True)
@@ -13,39 +21,75 @@ class TinySettings:
     """Shape of the tiny model."""
 
     layers: int = 2
-    """Transformer layers."""
+    """Transformer layers; the first one looks at ``window`` tokens, the others at everything."""
     width: int = 128
     """Size of the hidden state."""
-    heads: int = 4
+    heads: int = 2
     """Attention heads; each is width / heads wide."""
     mlp: int = 384
     """Size of the hidden layer of the feed-forward blocks."""
+    window: int = 3
+    """Tokens that the first layer sees: the present one and those just before it."""
     context: int = 4096
     """Longest sequence in tokens."""
 
     def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise ValueError(f"tiny: width {self.width} must be a multiple of heads {self.heads}")
+        if self.layers < 2 or self.heads < 1 or self.width % (2 * self.heads):
+            raise ValueError(
+                f"tiny: needs at least 2 layers and a width that is a multiple of twice the heads, "
+                f"not {self.layers} layers, width {self.width}, heads {self.heads}"
+            )
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, settings: TinySettings, seed: int) -> PreTrainedModel:
-    """A Qwen2 with random weights; the same seed gives the same weights, and no global random state is touched."""
-    config = Qwen2Config(
+    """The untrained model; the same seed gives the same weights, and no global random state is touched."""
+    config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=settings.width,
         num_hidden_layers=settings.layers,
         num_attention_heads=settings.heads,
         num_key_value_heads=settings.heads,
+        head_dim=settings.width // settings.heads,
         intermediate_size=settings.mlp,
         max_position_embeddings=settings.context,
-        tie_word_embeddings=False,
+        layer_types=["sliding_attention"] + ["full_attention"] * (settings.layers - 1),
+        use_sliding_window=True,
+        sliding_window=settings.window,
+        # Slow rotations: likeness must still count between a question and a page a hundred tokens later.
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+        tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
         pad_token_id=tokenizer.pad_token_id,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Qwen2ForCausalLM(config)
-        # Large embeddings let attention tell words apart from the first step on; copying is learned much sooner.
-        torch.nn.init.normal_(model.model.embed_tokens.weight, std=1.0)
+        model = Qwen3ForCausalLM(config)
+        torch.nn.init.normal_(model.model.embed_tokens.weight, std=0.1)
+        _start_looking_back(model)
     return model
+
+
+@torch.no_grad()
+def _start_looking_back(model: Qwen3ForCausalLM) -> None:
+    """Sets the attention of the first two layers as the module's docstring says."""
+    first, second = (layer.self_attn for layer in model.model.layers[:2])
+    width = model.config.hidden_size
+    into, out = _rotation(width), _rotation(width)
+    _set(first.v_proj.weight, into, 0.15**0.5)
+    _set(first.o_proj.weight, out.T, 0.15**0.5)
+    rotated = out.T @ into  # what stood before arrives in the residual stream as rotated @ embedding
+    match, copy = _rotation(width), _rotation(width)
+    _set(second.q_proj.weight, match)
+    _set(second.k_proj.weight, match @ rotated.T)
+    second.q_norm.weight.fill_(1.5)
+    _set(second.v_proj.weight, copy, 0.1**0.5)
+    _set(second.o_proj.weight, copy.T, 0.1**0.5)
+
+
+def _set(weight: Tensor, value: Tensor, scale: float = 1.0) -> None:
+    weight.copy_(scale * value)
+
+
+def _rotation(n: int) -> Tensor:
+    return torch.linalg.qr(torch.randn(n, n))[0]
