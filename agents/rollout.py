@@ -7,20 +7,21 @@ on which others are played beside it (up to the rounding of a batched matrix pro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from time import monotonic
 
 from agent_envs.core import TextEnv
 from agents.chat import Chat
-from agents.engine.base import Completion, Engine
+from agents.engine.base import Completion, Engine, Request
 from agents.react import Episode, Job, ReAct, ReActSettings
 from agents.tree import Node, graft
 
-_GRACE = 0.02
-"""Seconds that the engine waits for an environment before it goes on without it. Waiting for the fast ones keeps the
-make-up of the engine's batches, and with it the last bit of every number, the same from run to run."""
+_STALL, _PATIENCE = 0.1, 1.0
+"""Seconds without any environment answering, and seconds in all, after which the engine goes on without the rest; from
+then on it waits for none. Waiting for the fast ones keeps the make-up of the engine's batches, and with it the last bit
+of every number, the same from run to run."""
 
 
 @dataclass
@@ -46,7 +47,7 @@ def rollout(
     """Plays ``jobs`` and returns their episodes in the same order.
 
     ``make_env`` is called at most once per open slot; environments are used again. ``on_episode`` hears of each episode
-    as it ends. Environments step in ``threads`` threads, so that a slow one never holds up the others.
+    as it ends. Environments reset and step in ``threads`` threads, so that a slow one never holds up the others.
     """
     settings = settings or ReActSettings()
     clock = clock or Clock()
@@ -54,18 +55,36 @@ def rollout(
     waiting = deque(enumerate(jobs))
     active: dict[int, ReAct] = {}
     idle: list[TextEnv] = []
-    stepping: dict[Future[None], tuple[int, float]] = {}
-    patience = _GRACE
+    stepping: dict[Future[Request | None], int] = {}
+    patient = True
 
-    def advance(session: int, request_of: Callable[[ReAct], object]) -> None:
-        player = active[session]
-        request = request_of(player)
+    def fill() -> None:
+        while waiting and len(active) < engine.slots:
+            session, job = waiting.popleft()
+            env = idle.pop() if idle else make_env()
+            player = active[session] = ReAct(env, chat, job, session, settings)
+            stepping[pool.submit(player.start)] = session
+
+    def collect() -> None:
+        """Takes what the environments answered, in the order in which they were asked."""
+        nonlocal patient
+        started = monotonic()
+        if patient:
+            patient = _settle(stepping)
+        if stepping and not engine.pending:  # nothing to compute, nothing to hold up
+            wait(stepping, return_when=FIRST_COMPLETED)
+        for future in [f for f in stepping if f.done()]:
+            advance(stepping.pop(future), future.result())
+        clock.env += monotonic() - started
+
+    def advance(session: int, request: Request | None) -> None:
         if request is not None:
-            engine.submit(request)  # type: ignore[arg-type]
+            engine.submit(request)
             return
+        player = active.pop(session)
         if player.episode.turns:
             engine.close_session(session)
-        idle.append(active.pop(session).env)
+        idle.append(player.env)
         done[session] = player.episode
         if on_episode:
             on_episode(player.episode)
@@ -73,39 +92,35 @@ def rollout(
     with ThreadPoolExecutor(threads) as pool:
         try:
             while waiting or active:
-                while waiting and len(active) < engine.slots:
-                    session, job = waiting.popleft()
-                    env = idle.pop() if idle else make_env()
-                    active[session] = ReAct(env, chat, job, session, settings)
-                    advance(session, ReAct.start)
+                fill()
+                collect()
                 started = monotonic()
                 for completion in engine.step() if engine.pending else ():
-                    future = pool.submit(_act, active[completion.session], completion)
-                    stepping[future] = (completion.session, monotonic())
-                stepped = monotonic()
-                clock.engine += stepped - started
-                if stepping:
-                    oldest = min(since for _, since in stepping.values())
-                    wait(stepping, timeout=max(0.0, oldest + patience - stepped))
-                    if not all(f.done() for f in stepping):
-                        patience = 0.0
-                        if not engine.pending:  # nothing to compute, nothing to hold up
-                            wait(stepping, return_when=FIRST_COMPLETED)
-                    for future in [f for f in stepping if f.done()]:
-                        session, _ = stepping.pop(future)
-                        future.result()
-                        advance(session, ReAct.next_request)
-                    clock.env += monotonic() - stepped
+                    player = active[completion.session]
+                    stepping[pool.submit(_act, player, completion)] = completion.session
+                clock.engine += monotonic() - started
+                collect()
         finally:
-            for player in active.values():
-                player.env.close()
-            for env in idle:
+            wait(stepping)
+            for env in [*(player.env for player in active.values()), *idle]:
                 env.close()
     return [done[i] for i in range(len(jobs))]
 
 
-def _act(player: ReAct, completion: Completion) -> None:
+def _act(player: ReAct, completion: Completion) -> Request | None:
     player.act(completion)
+    return player.next_request()
+
+
+def _settle(stepping: Collection[Future[Request | None]]) -> bool:
+    """Waits as long as environments keep answering; False when some of them are slow."""
+    began, before = monotonic(), -1
+    while (late := sum(not f.done() for f in stepping)) and monotonic() - began < _PATIENCE:
+        if late == before:
+            return False
+        before = late
+        wait(stepping, timeout=_STALL)
+    return not late
 
 
 def trees(episodes: Sequence[Episode]) -> list[Node]:
