@@ -64,7 +64,10 @@ def parse(
     top_fields = {f.name for f in dataclasses.fields(first)}  # type: ignore[arg-type]
     top = _build(first, {k: v for k, v in values.items() if k in top_fields}, where=str(file))
     chosen, _ = _one_line(lambda: tyro.cli(first, args=known, default=top, return_unknown_args=True, add_help=False))
-    classes = dict(parts(chosen))
+    try:
+        classes = dict(parts(chosen))
+    except ValueError as error:  # an unknown environment or algorithm
+        raise UserError(str(error)) from None
     unknown = set(values) - top_fields - set(classes)
     if unknown:
         raise UserError(
@@ -79,7 +82,7 @@ def parse(
     run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
     both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)
     if wants_help:
-        tyro.cli(both, args=["--help"], description=about)
+        tyro.cli(both, args=["--help"], description=f"{about} --config FILE reads settings from YAML, TOML or JSON.")
     parsed, stray = _one_line(lambda: tyro.cli(both, args=known, return_unknown_args=True))
     if stray:
         flags = [f"--{f.name}" for f in dataclasses.fields(first)]  # type: ignore[arg-type]
@@ -104,8 +107,10 @@ def _one_line(call: Callable[[], Any]) -> Any:
         if not stop.code:
             raise
     words = (line.strip("│╭╮╰╯─ ") for line in said.getvalue().splitlines())
-    text = " ".join(w for w in words if w and not w.startswith("For full helptext"))
-    raise UserError(text.replace("Parsing error ", "").replace("Value error ", ""))
+    text = " ".join(w for w in words if w and not w.startswith("For full helptext")).partition(" Argument helptext:")[0]
+    for boxed in ("Parsing error ", "Value error ", "Missing argument ", "Error parsing "):
+        text = text.removeprefix(boxed)
+    raise UserError(text)
 
 
 def _config_flag(args: list[str]) -> tuple[Path | None, list[str]]:
@@ -122,10 +127,11 @@ def _config_flag(args: list[str]) -> tuple[Path | None, list[str]]:
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text("utf-8")
-        values = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+        readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
+        values = readers.get(file.suffix, yaml.safe_load)(text)
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise UserError(f"{file} is not valid YAML, TOML or JSON: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict):
         raise UserError(f"{file} must hold settings by name")
@@ -150,11 +156,12 @@ def _coerce(value: Any, hint: Any) -> Any:
         return _build(hint, value, where=hint.__name__)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(value)
-    if hint is float and type(value) in (int, float):
-        return float(value)
-    if get_origin(hint) is tuple and isinstance(value, list):
-        inner = get_args(hint)[0]
-        return tuple(_coerce(v, inner) for v in value)
+    if hint is float and type(value) in (int, float, str):
+        return float(value)  # YAML reads 2e-3, without a point, as text
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise ValueError(f"{value!r} is not a list")
+        return tuple(_coerce(v, get_args(hint)[0]) for v in value)
     if hint is Path:
         return Path(value)
     if isinstance(hint, type) and type(value) is not hint:
@@ -162,7 +169,7 @@ def _coerce(value: Any, hint: Any) -> Any:
     args = get_args(hint)
     if type(None) in args:
         return None if value is None else _coerce(value, next(a for a in args if a is not type(None)))
-    return value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def plain(settings: Any) -> Any:

@@ -24,9 +24,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from peft import PeftModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from transformers import PreTrainedModel
 
 from agent_envs import registry
 from agent_envs.core import Task, TextEnv
@@ -166,29 +168,23 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
     """Loads what ``--model`` names. Raises UserError."""
     device = device_of(evaluate.device)
     react: ReActSettings = parts["react"]
+    adapters: dict[str, Mapping[str, torch.Tensor] | None] = {"model": None}
     if is_run(evaluate.model):
-        source, lora, chat, checkpoint = read_run(Path(evaluate.model), env, console)
+        source, lora, chat, checkpoint = read_run(Path(evaluate.model), console)
         base = load_base(source, device, evaluate.dtype, chat)
         actor = ActorCritic(base.model, lora, critic=None)
         actor.load(checkpoint)
         adapters = {"base": None, "trained": actor.policy_state()}
-        lora_config = actor.lora_config
+        model: PreTrainedModel | PeftModel = actor.model
     else:
         source = str(ensure_tiny(env, parts["pretrain"], console)) if evaluate.model == TINY else evaluate.model
         base = load_base(source, device, evaluate.dtype, parts["chat"])
-        adapters, lora_config = {"model": None}, None
-    engine = HFEngine(
-        base.model,
-        base.chat.stop_ids,
-        max_length=react.max_tokens,
-        slots=evaluate.slots,
-        lora=lora_config,
-        device=device,
-    )
+        model = base.model
+    engine = HFEngine(model, base.chat.stop_ids, max_length=react.max_tokens, slots=evaluate.slots, device=device)
     return Policies(engine, base.chat, adapters)
 
 
-def read_run(run: Path, env: TextEnv, console: Console) -> tuple[str, LoraSettings, ChatSettings, Path]:
+def read_run(run: Path, console: Console) -> tuple[str, LoraSettings, ChatSettings, Path]:
     """(base model, LoRA settings, chat settings, newest checkpoint) of a run folder. Raises UserError."""
     from runners.train import Train
     from runners.train import parts_of as parts_of_run

@@ -141,12 +141,7 @@ class Training:
         self.model = ActorCritic(base.model, parts["lora"], critic, temperature=train.temperature, seed=train.seed)
         self.critic_prompt = self.chat.critic_prompt(critic.prompt) if critic else ()
         self.engine = HFEngine(
-            base.model,
-            self.chat.stop_ids,
-            max_length=self.react.max_tokens,
-            slots=train.slots,
-            lora=self.model.lora_config,
-            device=device,
+            self.model.model, self.chat.stop_ids, max_length=self.react.max_tokens, slots=train.slots, device=device
         )
         console.print(f"model: {self.engine.describe()}", soft_wrap=True, highlight=False)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)

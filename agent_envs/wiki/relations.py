@@ -55,7 +55,7 @@ FACTS: dict[str, dict[str, str | None]] = {
 }  # fmt: skip
 """Kind → relation → kind of its object (None: a number)."""
 
-NUMBERS: dict[str, tuple[int, int]] = {"founded": (1000, 1899), "born": (1900, 1999), "length": (200, 999)}
+NUMBERS: dict[str, tuple[int, int]] = {"founded": (1000, 1899), "born": (1900, 1999), "length": (1000, 8999)}
 """Relation → lowest and highest value of its number."""
 
 MISTAKES: dict[str, str] = {
