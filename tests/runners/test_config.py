@@ -1,0 +1,228 @@
+"""Command lines and settings files: what was chosen is shown and checked, and every mistake is one line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runners.config import UserError, dump, dump_json, parse
+
+
+class Mode(StrEnum):
+    FAST = "fast"
+    SLOW = "slow"
+
+
+@dataclass(frozen=True)
+class First:
+    """What is chosen."""
+
+    env: str = "pond"
+    """Environment."""
+    out: Path | None = None
+    """Folder."""
+    rate: float = 0.5
+    """A number."""
+
+    def __post_init__(self) -> None:
+        if self.rate < 0:
+            raise ValueError("rate must not be negative")
+
+
+@dataclass(frozen=True)
+class Inner:
+    depth: int = 2
+    """Depth."""
+
+
+@dataclass(frozen=True)
+class Pond:
+    """A pond."""
+
+    fish: int = 3
+    """How many."""
+    names: tuple[str, ...] = ("a", "b")
+    """Their names."""
+    limit: float = math.inf
+    """No more than that."""
+    mode: Mode = Mode.FAST
+    """How fast."""
+    maybe: Mode | None = None
+    """How fast, perhaps."""
+    deep: bool = False
+    """Whether it is deep."""
+    targets: str | tuple[str, ...] = "all"
+    """A word, or several."""
+    inner: Inner = field(default_factory=Inner)
+    """What lies inside."""
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A forest."""
+
+    trees: int = 100
+    """How many."""
+
+
+def parts(first: First) -> Mapping[str, type]:
+    known: dict[str, type] = {"pond": Pond, "forest": Forest}
+    if first.env not in known:
+        raise ValueError(f"unknown environment {first.env!r}")
+    return {first.env: known[first.env]}
+
+
+def read(*argv: str) -> tuple[First, dict[str, Any]]:
+    return parse(First, parts, argv, about="A test.")
+
+
+def refused(*argv: str) -> str:
+    with pytest.raises(UserError) as caught:
+        read(*argv)
+    text = str(caught.value)
+    assert "\n" not in text and text.strip() and "╭" not in text
+    return text
+
+
+def test_defaults_and_flags() -> None:
+    assert read() == (First(), {"pond": Pond()})
+    first, chosen = read("--rate", "2", "--pond.fish", "7", "--pond.mode", "slow", "--pond.names", "x", "y", "z")
+    assert first.rate == 2 and chosen == {"pond": Pond(fish=7, mode=Mode.SLOW, names=("x", "y", "z"))}
+    assert read("--pond.inner.depth", "9", "--pond.deep")[1]["pond"] == Pond(inner=Inner(9), deep=True)
+    assert read("--out", "a/b")[0].out == Path("a/b")
+
+
+def test_the_first_stage_decides_about_the_second() -> None:
+    assert read("--env", "forest", "--forest.trees", "5")[1] == {"forest": Forest(5)}
+    assert read("--forest.trees", "5", "--env=forest")[1] == {"forest": Forest(5)}
+    assert "--forest.trees" in refused("--forest.trees", "5")
+    assert "--pond.fish" in refused("--env", "forest", "--pond.fish", "5")
+
+
+def test_help_shows_what_was_chosen_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        read("--env", "forest", "--help")
+    assert not stop.value.code
+    said = capsys.readouterr().out
+    assert "--forest.trees" in said and "--rate" in said and "--config" in said and "pond." not in said
+    with pytest.raises(SystemExit):
+        read("-h")
+    said = capsys.readouterr().out
+    assert "--pond.fish" in said and "How many." in said and "forest." not in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--fihs", "3"], ["--fihs"]),
+        (["--pond.fihs", "3"], ["--pond.fihs", "--pond.fish"]),
+        (["--pond.fish", "many"], ["--pond.fish", "many"]),
+        (["--pond.mode", "slwo"], ["--pond.mode", "slwo"]),
+        (["--rate", "-1"], ["rate must not be negative"]),
+        (["--rate"], ["--rate"]),
+        (["stray"], ["stray"]),
+        (["--env", "sea"], ["unknown environment 'sea'"]),
+        (["--config"], ["--config needs"]),
+        (["--config", "/nowhere/x.yaml"], ["cannot read", "/nowhere/x.yaml"]),
+    ],
+)
+def test_bad_command_lines_are_one_line(argv: list[str], words: list[str]) -> None:
+    said = refused(*argv)
+    assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fihs: 3", ["unknown key 'fihs'", "pond"]),
+        ("forest: {trees: 3}", ["unknown key 'forest'"]),  # not the chosen environment
+        ("pond: {fihs: 3}", ["unknown key 'fihs'", "fish"]),
+        ("pond: {fish: many}", ["'many' is not of type int"]),
+        ("pond: {fish: true}", ["True is not of type int"]),
+        ("pond: {names: x}", ["'x' is not a list"]),
+        ("pond: {mode: slwo}", ["slwo"]),
+        ("pond: {inner: {width: 3}}", ["unknown key 'width'"]),
+        ("rate: -2", ["rate must not be negative"]),
+        ("rate: quick", ["quick"]),
+        ("- 3", ["must hold settings by name"]),
+        ("a: [", ["is not valid"]),
+        ("!!python/object/apply:os.getpid []", ["is not valid"]),
+    ],
+)
+def test_bad_settings_files_are_one_line(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    said = refused("--config", str(file))
+    assert all(word in said for word in [str(file) if "inner" not in text else "Inner", *words]), said
+
+
+FULL = (
+    First(out=Path("runs/x"), rate=2e-3),
+    {
+        "pond": Pond(
+            fish=9,
+            names=("ä", "动"),
+            mode=Mode.SLOW,
+            maybe=Mode.FAST,
+            deep=True,
+            targets=("q", "v"),
+            inner=Inner(depth=4),
+        )
+    },
+)
+
+
+@pytest.mark.parametrize("settings", [(First(), {"pond": Pond()}), FULL], ids=["defaults", "all changed"])
+def test_what_is_written_is_read_back(tmp_path: Path, settings: tuple[First, dict[str, Any]]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(dump(*settings), "utf-8")
+    assert read("--config", str(file)) == settings
+    assert read(f"--config={file}", "--rate", "7")[0].rate == 7  # flags win
+
+
+def test_all_three_kinds_of_file(tmp_path: Path) -> None:
+    values = yaml.safe_load(dump(*FULL))
+    del values["pond"]["limit"]  # JSON has no infinity
+    (tmp_path / "a.json").write_text(json.dumps(values, indent="\t"))
+    (tmp_path / "a.toml").write_text(
+        'out = "runs/x"\nrate = 2e-3\nenv = "pond"\n[pond]\nfish = 9\nnames = ["ä", "动"]\nmode = "slow"\n'
+        'maybe = "fast"\ndeep = true\ntargets = ["q", "v"]\nlimit = inf\n[pond.inner]\ndepth = 4\n',
+        "utf-8",
+    )
+    (tmp_path / "a.yml").write_text("rate: 2e-3\n")
+    assert read("--config", str(tmp_path / "a.json")) == FULL
+    assert read("--config", str(tmp_path / "a.toml")) == FULL
+    assert read("--config", str(tmp_path / "a.yml"))[0].rate == 2e-3
+
+
+def test_a_file_can_choose_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("env: forest\nforest: {trees: 8}\n")
+    assert read("--config", str(file)) == (First(env="forest"), {"forest": Forest(8)})
+
+
+def test_every_setting_of_the_programs_is_read_back(tmp_path: Path) -> None:
+    """The real settings of every environment and algorithm."""
+    from agent_envs import registry
+    from algorithms import ALGORITHMS
+    from runners.train import Train, parts_of
+
+    for env in registry.ENVS:
+        for algo in ALGORITHMS:
+            settings = parse(Train, parts_of, ["--env", env, "--algo", algo], about="")
+            file = tmp_path / "config.yaml"
+            file.write_text(dump(*settings), "utf-8")
+            assert parse(Train, parts_of, ["--config", str(file)], about="") == settings
+
+
+def test_json_has_no_infinities() -> None:
+    text = dump_json({"a": math.inf, "b": [math.nan, 1.5], "c": Pond()})
+    assert json.loads(text, parse_constant=lambda name: pytest.fail(name))["b"] == [None, 1.5]

@@ -1,0 +1,67 @@
+"""Bootstrap intervals and pass@k against what is known otherwise."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
+
+
+def test_the_interval_of_a_share_is_the_normal_one() -> None:
+    n, p = 500, 0.3
+    found = bootstrap([1.0] * 150 + [0.0] * 350)
+    half = 1.96 * sqrt(p * (1 - p) / n)
+    assert found.mean == pytest.approx(p)
+    assert found.low == pytest.approx(p - half, abs=0.004) and found.high == pytest.approx(p + half, abs=0.004)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    covered = 0
+    for seed in range(300):
+        found = bootstrap(rng.random(60) < 0.4, seed=seed, draws=300)  # type: ignore[arg-type]
+        covered += found.low <= 0.4 <= found.high
+    assert 0.90 <= covered / 300 <= 0.98
+
+
+def test_equal_values_have_no_spread_and_the_seed_decides() -> None:
+    assert bootstrap([0.25] * 9) == Interval(0.25, 0.25, 0.25)
+    values = [float(x) for x in np.random.default_rng(0).random(50)]
+    assert bootstrap(values) == bootstrap(values) != bootstrap(values, seed=1)
+    with pytest.raises(ValueError, match="at least one"):
+        bootstrap([])
+
+
+def test_a_gain_is_measured_on_paired_tasks() -> None:
+    before = [0.0, 1.0] * 100
+    after = [0.5, 1.0] * 100
+    paired = bootstrap_gain(before, after)
+    assert paired.mean == pytest.approx(0.25)
+    alone = bootstrap(after).high - bootstrap(before).low
+    assert paired.high - paired.low < 0.1 < alone  # pairing takes the tasks' own spread away
+    assert bootstrap_gain(before, before) == Interval(0.0, 0.0, 0.0)
+    with pytest.raises(ValueError, match="paired"):
+        bootstrap_gain([1.0], [1.0, 0.0])
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6])
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_one(n: int) -> None:
+    for right in range(n + 1):
+        samples = [True] * right + [False] * (n - right)
+        for k in range(1, n + 1):
+            subsets = list(combinations(samples, k))
+            assert pass_at_k(n, right, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_pass_at_k_needs_enough_samples(k: int) -> None:
+    with pytest.raises(ValueError, match="samples"):
+        pass_at_k(3, 1, k)
+
+
+def test_it_is_written_short() -> None:
+    assert str(Interval(0.5, 0.25, 0.75)) == "0.500 [0.250, 0.750]"
