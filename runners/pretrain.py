@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 if __package__ in (None, ""):
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+import runners
+
+if __name__ == "__main__":
+    runners.check_install()
 
 import numpy as np
 import torch
@@ -24,6 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.utils import logging as hf_logging
 
 from agent_envs import registry
 from agent_envs.cache import build_once, cache_dir
@@ -51,7 +56,7 @@ class PretrainSettings:
     """How often the demonstrator makes its systematic mistake where it can."""
     demonstrations: int = 15000
     """Episodes of training tasks that are shown."""
-    steps: int = 1200
+    steps: int = 1800
     """Gradient steps."""
     batch: int = 8
     """Demonstrations a step."""
@@ -141,6 +146,7 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
         drills = [drill_chain(chat, drill) for drill in _drills(env, settings, len(chains))]
         model = build_model(tokenizer, settings.shape, settings.seed)
         _train(model, chains, drills, settings, bar, console)
+    hf_logging.disable_progress_bar()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
