@@ -18,6 +18,7 @@ import runners
 if __name__ == "__main__":
     runners.check_install()
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -152,7 +153,7 @@ def parts_of(evaluate: Evaluate) -> dict[str, type]:
 
 def is_run(model: str) -> bool:
     """Whether ``--model`` names the folder of a training run."""
-    return (Path(model) / "config.yaml").is_file() and (Path(model) / "checkpoints").is_dir()
+    return all((Path(model) / name).exists() for name in ("config.yaml", "base.json", "checkpoints"))
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,8 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
     if is_run(evaluate.model):
         source, lora, chat, checkpoint = read_run(Path(evaluate.model), console)
         base = load_base(source, device, evaluate.dtype, chat)
+        if json.loads((Path(evaluate.model) / "base.json").read_text("utf-8"))["fingerprint"] != base.fingerprint:
+            raise UserError(f"the base model {source} is not the one that {evaluate.model} was trained on")
         actor = ActorCritic(base.model, lora, critic=None)
         actor.load(checkpoint)
         adapters = {"base": None, "trained": actor.policy_state()}

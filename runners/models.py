@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -25,6 +26,16 @@ class Base:
     chat: Chat
     source: str
     """Folder or hub name it was loaded from."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of names, shapes and a sample of every weight: an adapter belongs to one base model."""
+        found = hashlib.sha256()
+        for name, tensor in sorted(self.model.state_dict().items()):
+            step = max(1, tensor.numel() // 1024)
+            found.update(f"{name} {tuple(tensor.shape)} ".encode())
+            found.update(tensor.detach().flatten()[::step].float().cpu().numpy().tobytes())
+        return found.hexdigest()
 
 
 def device_of(name: str) -> torch.device:

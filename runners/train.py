@@ -137,6 +137,7 @@ class Training:
             source = str(ensure_tiny(env, parts["pretrain"], console))
         base = load_base(source, device, train.dtype, parts["chat"])
         self.chat: Chat = base.chat
+        (folder / "base.json").write_text(dump_json({"source": base.source, "fingerprint": base.fingerprint}), "utf-8")
         critic: CriticSettings | None = parts.get("critic")
         self.model = ActorCritic(base.model, parts["lora"], critic, temperature=train.temperature, seed=train.seed)
         self.critic_prompt = self.chat.critic_prompt(critic.prompt) if critic else ()
