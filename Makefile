@@ -1,0 +1,43 @@
+# Everything in its own .venv; nothing else is needed than make and Python 3.11 or later.
+#
+#   make train            set up if needed, then train on the wiki (make train ARGS="--algo grpo --seed 1")
+#   make test             set up if needed, then run the tests (make test ARGS="-k wiki")
+#   make check            style, types and import directions
+#   make format           let ruff write the style
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: install train test check format clean
+.DELETE_ON_ERROR:
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or later is needed: make PYTHON=python3.11 install")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install torch==2.13.0
+	$(BIN)/python -m pip install -e '.[dev,geo]'
+	@touch $@
+
+train: $(INSTALLED)
+	$(BIN)/python runners/train.py --env wiki --algo selfac $(ARGS)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -q $(ARGS)
+
+check: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
