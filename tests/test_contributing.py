@@ -1,0 +1,81 @@
+"""The recipes of CONTRIBUTING.md work as they are written."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from agent_envs import registry
+from agent_envs.check import check_text_env
+from agent_envs.identity import IdentityEnv
+from agents.chat import CRITIC_TEXT
+from agents.tiny.model import TinySettings, build_model
+from agents.tiny.tokenizer import build_tokenizer
+from agents.tree import Batch, Forward, Kind, Node, pack
+from algorithms import ALGORITHMS, Algorithm, Loss
+from algorithms.base import floats
+from runners.config import parse
+from runners.train import Train, Training, parts_of
+
+RECIPES = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text("utf-8")
+
+
+class EchoEnv(IdentityEnv):
+    name = "echo"
+
+
+def reinforce() -> type[Algorithm[Tensor]]:
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", RECIPES, re.DOTALL) if "Algorithm" in c)
+    names = {
+        "dataclass": dataclass, "Algorithm": Algorithm, "Tensor": Tensor, "Batch": Batch, "Forward": Forward,
+        "Loss": Loss, "floats": floats, "__name__": __name__,
+    }  # fmt: skip
+    exec(re.sub(r"^   ", "", code, flags=re.MULTILINE), names)
+    return names["Reinforce"]  # type: ignore[return-value]
+
+
+def test_the_algorithm_is_what_it_says() -> None:
+    root = Node(Kind.STATE, (1,))
+    for reward, count in ((1.0, 3), (0.0, 1)):
+        action = root.add(Node(Kind.ACTION, (2, 3), logp=(-1.0, -1.0), reward=reward, count=count))
+        action.add(Node(Kind.STATE, (), terminated=True))
+    batch = pack([root])
+    new = Forward(batch.old_logp_T, torch.zeros(len(batch)))
+    algorithm = reinforce()()
+    # Three episodes with advantage 0.25 and one with -0.75, each with log-probability -2.
+    assert algorithm.credit(batch, new).tolist() == pytest.approx([3 * 0.25, -0.75])
+    batch.old_logp_T[1:3] = -0.5
+    new = Forward(batch.old_logp_T, torch.zeros(len(batch)))
+    loss = algorithm.loss(batch, new, algorithm.credit(batch, new)).total
+    assert float(loss) == pytest.approx(-(3 * 0.25 * -1.0 + -0.75 * -2.0) / 4)
+
+
+def test_one_line_each_and_the_program_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_text_env(EchoEnv, tasks=1)
+    monkeypatch.setitem(registry.ENVS, "echo", f"{__name__}:EchoEnv")
+    monkeypatch.setitem(ALGORITHMS, "reinforce", reinforce())
+    words = EchoEnv().config.words
+    tokenizer = build_tokenizer([f"word: {w} SAY({w})" for w in words], [*words, CRITIC_TEXT])
+    build_model(tokenizer, TinySettings(width=32, mlp=48), seed=0).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    argv = ["--env", "echo", "--algo", "reinforce", "--model", str(tmp_path / "model"), "--updates", "2"]
+    argv += ["--episodes", "8", "--minibatches", "2", "--test-tasks", "0", "--eval-every", "0"]
+    train, parts = parse(Train, parts_of, [*argv, "--react.max-action-tokens", "4"], about="")
+    run = Training(train, parts, tmp_path, Console(file=io.StringIO()))
+    run.run()
+    assert (tmp_path / "summary.json").is_file()
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_example_environment_has_the_parts_that_are_named() -> None:
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", RECIPES, re.DOTALL) if "TextEnv" in c)
+    named = re.findall(r"def (\w+)", code)
+    assert len(named) == 6
+    assert all(name in vars(IdentityEnv) for name in named)
