@@ -56,7 +56,7 @@ class PretrainSettings:
     """How often the demonstrator makes its systematic mistake where it can."""
     demonstrations: int = 15000
     """Episodes of training tasks that are shown."""
-    steps: int = 1800
+    steps: int = 2000
     """Gradient steps."""
     batch: int = 8
     """Demonstrations a step."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from tokenizers import AddedToken, Tokenizer, decoders, models
@@ -60,14 +60,15 @@ def _phrases(lines: list[list[str]], walls: frozenset[str], *, at_least: int) ->
     found: dict[str, None] = {}
     while True:
         pairs = Counter(pair for line in lines for pair in pairwise(line))
-        joins = {pair for pair, n in pairs.items() if n >= at_least and walls.isdisjoint(pair)}
+        # A dict, not a set: the order of the vocabulary must not depend on Python's hash seed.
+        joins = dict.fromkeys(p for p, n in pairs.items() if n >= at_least and walls.isdisjoint(p))
         if not joins:
             return list(found)
         found.update((a + b, None) for a, b in joins)
         lines = [_join(line, joins) for line in lines]
 
 
-def _join(line: list[str], joins: set[tuple[str, str]]) -> list[str]:
+def _join(line: list[str], joins: Mapping[tuple[str, str], None]) -> list[str]:
     out: list[str] = []
     i = 0
     while i < len(line):
