@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,11 +32,16 @@ from agent_envs.wiki.env import WikiEnv
 from agents.engine import SamplingSettings
 from agents.react import ReActSettings
 from runners.config import dump_json
-from runners.evaluate import Evaluate, evaluate_tasks, pick_tasks, policies_of
+from runners.evaluate import Evaluate, policies_of
 from runners.intervals import Interval, bootstrap
+from runners.measure import evaluate_tasks, pick_tasks
 from runners.report import versions
 
 ROOT = Path(__file__).resolve().parent.parent
+RANDOM, FIRST_LINK, BLANKED = "random agent", "first-link agent", "trained, observations blanked"
+EXPERT = "scripted expert"
+CEILINGS = {RANDOM: 0.05, BLANKED: 0.05, FIRST_LINK: 0.30}
+"""Highest success that agents which cannot have learned may reach."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,20 @@ def blanked(run: Path, tasks: int, console: Console) -> Interval:
     return bootstrap(result.successes())
 
 
+def conditions(runs: Mapping[tuple[str, int], dict], others: Mapping[str, Interval]) -> Iterator[tuple[str, bool]]:
+    """What must hold, each with whether it does."""
+    for (algo, seed), summary in runs.items():
+        who = f"{algo}, seed {seed}"
+        for mode in ("sampled", "greedy"):
+            start, final = (Interval(**summary[when][mode]) for when in ("start", "final"))
+            yield f"{who}: final {mode} success {final}: lower end at least 0.80", final.low >= 0.80
+            yield f"{who}: {mode} lower end at least 0.25 above the start ({start})", final.low >= start.mean + 0.25
+        yield f"{who}: greedy start at most 0.75", summary["start"]["greedy"]["mean"] <= 0.75
+    for name, highest in CEILINGS.items():
+        yield f"{name}: {others[name]} at most {highest}", others[name].mean <= highest
+    yield f"{EXPERT}: {others[EXPERT]} is 1", others[EXPERT].mean == 1.0
+
+
 def main() -> None:
     settings = tyro.cli(Learning)
     torch.set_num_threads(1)
@@ -109,10 +128,10 @@ def main() -> None:
     runs = {(a, s): train(a, s, settings.runs / f"{a}-{s}") for a in settings.algos for s in settings.seeds}
     first = settings.runs / f"{settings.algos[0]}-{settings.seeds[0]}"
     others = {
-        "random agent": scripted(lambda env: RandomAgent(np.random.default_rng(0)), settings.tasks),
-        "first-link agent": scripted(lambda env: FirstLinkAgent(), settings.tasks),
-        "trained, observations blanked": blanked(first, settings.tasks, console),
-        "scripted expert": scripted(Expert, settings.tasks),
+        RANDOM: scripted(lambda env: RandomAgent(np.random.default_rng(0)), settings.tasks),
+        FIRST_LINK: scripted(lambda env: FirstLinkAgent(), settings.tasks),
+        BLANKED: blanked(first, settings.tasks, console),
+        EXPERT: scripted(Expert, settings.tasks),
     }
     table = Table(title="success on 500 test tasks of unseen worlds, 95 % intervals over tasks")
     for name in ("", "start sampled", "start greedy", "final sampled", "final greedy", "seconds"):
@@ -123,6 +142,9 @@ def main() -> None:
     for name, interval in others.items():
         table.add_row(name, "", "", str(interval), "", "")
     console.print(table)
+    failed = [line for line, holds in conditions(runs, others) if not holds]
+    for line in failed:
+        console.print(f"[bold red]not met:[/] {line}")
     settings.out.parent.mkdir(parents=True, exist_ok=True)
     result = {
         "runs": {f"{algo}-{seed}": summary for (algo, seed), summary in runs.items()},
@@ -130,6 +152,7 @@ def main() -> None:
         "versions": versions(),
     }
     settings.out.write_text(dump_json(result), "utf-8")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

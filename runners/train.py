@@ -41,7 +41,7 @@ from agents.tree import Batch, Forward, Node, pack
 from algorithms import algorithm_class
 from algorithms.base import Algorithm, Loss
 from runners.config import UserError, dump, dump_json, parse, run_program
-from runners.evaluate import evaluate_tasks, pick_tasks
+from runners.measure import evaluate_tasks, pick_tasks
 from runners.models import TINY, device_of, load_base
 from runners.pretrain import PretrainSettings, ensure_tiny
 from runners.report import Report, draw_curve, open_run_folder, versions
@@ -156,6 +156,7 @@ class Training:
         )
         self.stream = task_stream(env, train.seed)
         self.skipped = 0
+        self.warned = False
 
     def make_env(self) -> TextEnv:
         return registry.make(self.train.env, self.parts[self.train.env])
@@ -173,6 +174,7 @@ class Training:
             for update in range(1, train.updates + 1):
                 episodes, row = self.play(update)
                 row |= self.learn(update, trees(episodes))
+                self.warn(row)
                 report.episodes(update, episodes)
                 report.update(update, row | {"seconds": self.seconds})
                 if train.eval_every and update % train.eval_every == 0 and update < train.updates:
@@ -228,6 +230,16 @@ class Training:
             "seconds_update": time.monotonic() - forwarded,
             "skipped_steps": float(self.skipped),
         }
+
+    def warn(self, row: Mapping[str, float]) -> None:
+        """Says once when the steps are so large that most of what they teach is clipped away."""
+        if row.get("clip_fraction", 0.0) > 0.4 and not self.warned:
+            self.warned = True
+            self.console.print(
+                f"[bold]more than 40 % of the ratios were clipped:[/] lower --lr, or set --{self.train.algo}.ratio to "
+                "one that grows less with the length of a turn (token, or a mean)",
+                soft_wrap=True,
+            )
 
     def prepare(self, batch: Batch, *, measure: bool) -> tuple[Batch, float, Any]:
         """The batch with the trainer's own log-probabilities, how far the engine's were off, and the credit."""

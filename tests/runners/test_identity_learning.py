@@ -17,7 +17,7 @@ from agents.engine import SamplingSettings
 from agents.tree import Kind
 from algorithms import ALGORITHMS
 from runners.config import parse
-from runners.evaluate import evaluate_tasks, pick_tasks
+from runners.measure import evaluate_tasks, pick_tasks
 from runners.train import Train, Training, parts_of
 
 # A demonstrator that is wrong in half of the turns, cloned in a few seconds.
