@@ -69,7 +69,7 @@ class Train:
     """Gradient steps per update and epoch; groups are never split."""
     epochs: int = 1
     """Passes over the episodes of an update."""
-    lr: float = 2e-3
+    lr: float = 3e-3
     """Peak learning rate of the policy; it falls linearly to a tenth."""
     value_lr: float = 1e-3
     """The same of the value head."""
