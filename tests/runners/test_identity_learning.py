@@ -23,10 +23,10 @@ from runners.train import Train, Training, parts_of
 # A demonstrator that is wrong in half of the turns, cloned in a few seconds.
 SETTINGS = """
 env: identity
-updates: 36
+updates: 48
 episodes: 96
-minibatches: 3
-lr: 5e-3
+minibatches: 6
+lr: 3e-3
 eval_every: 0
 test_tasks: 0
 react: {max_action_tokens: 16, max_tokens: 256}
@@ -54,11 +54,11 @@ def training(folder: Path, algo: str, *argv: str) -> Training:
 
 
 def success(run: Training, *, greedy: bool = False) -> float:
-    """Mean success on every test task, four samples each."""
+    """Mean success on every test task, twelve samples each."""
     run.engine.load(run.engine.version + 1, run.model.policy_state())
     run.engine.sampling = SamplingSettings(greedy=greedy)
     tasks = pick_tasks(run.make_env(), "test", 43)
-    found = evaluate_tasks(run.make_env, run.engine, run.chat, tasks, run.react, run.console, seed=9, samples=4)
+    found = evaluate_tasks(run.make_env, run.engine, run.chat, tasks, run.react, run.console, seed=9, samples=12)
     return found.success()["mean"]
 
 
@@ -78,7 +78,7 @@ def test_the_identity_environment_is_solved(tmp_path: Path, algo: str) -> None:
     assert process_time() - began < 25
     assert success(run) >= 0.95
     assert success(run, greedy=True) >= 0.95
-    assert len(rows(tmp_path)) == 36 and (tmp_path / "checkpoints" / "update-36").is_dir()
+    assert len(rows(tmp_path)) == 48 and (tmp_path / "checkpoints" / "update-48").is_dir()
 
 
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
