@@ -328,10 +328,11 @@ def main() -> None:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     folder = open_run_folder(train.out or Path("runs") / f"{train.env}-{train.algo}-{train.seed}-{stamp}")
     console = Console()
+    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
+    training = Training(train, parts, folder, console)
     (folder / "config.yaml").write_text(dump(train, parts), "utf-8")
     (folder / "versions.json").write_text(dump_json(versions()), "utf-8")
-    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
-    summary = Training(train, parts, folder, console).run()
+    summary = training.run()
     print(dump_json(summary, indent=None).strip())
 
 

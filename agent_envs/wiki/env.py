@@ -259,6 +259,7 @@ class WikiEnv(TextEnv):
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
         now = Situation(
             self._gold,
+            self.task.language,
             [view.title for view in self._state.views],
             self._state.saved,
             self.max_turns - self.turn,

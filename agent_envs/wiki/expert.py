@@ -1,8 +1,10 @@
 """The scripted expert, and the demonstrator with a systematic flaw that a small model is cloned from.
 
-Invariants: a turn depends on the environment's state only; each thought quotes the line that the action is made from;
-without a flaw the expert is right from every state that leaves it enough turns. The flawed one takes one relation for
-another (`MISTAKES`) and then goes on as if it were right, reading its position in the chain off the pages behind it.
+Invariants: a turn depends on the environment's state only; each thought quotes the line that the action is made from
+(on the pages of a fictional world it says first by which relation the page was reached, "capital's mayor: {2:Ana}",
+so that the next relation always follows from two words that stand side by side in the question); without a flaw the
+expert is right from every state that leaves it enough turns. The flawed one takes one relation for another (`MISTAKES`)
+and then goes on as if it were right, reading its position in the chain off the pages behind it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from agent_envs.wiki.backend import Page
 from agent_envs.wiki.relations import MISTAKES, RELATIONS
 from agent_envs.wiki.tasks import Gold
 
+_POSSESSIVE = {"en": "{}'s ", "zh": "{}的"}
+_WORLDLY = frozenset([*RELATIONS, *RELATIONS.values()])
 _EARLY = 0.1
 """Share of the flaw that stops a hop too early."""
 _MISTAKEN = MISTAKES | {RELATIONS[asked]: RELATIONS[taken] for asked, taken in MISTAKES.items()}
@@ -28,6 +32,7 @@ class Situation:
     """What the expert sees: the state of an episode."""
 
     gold: Gold
+    language: str
     trail: Sequence[str | None]
     """Titles of the open page and the pages behind it, oldest first; None stands for a list of search results."""
     saved: Sequence[tuple[str, int]]
@@ -60,20 +65,36 @@ def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | No
     if line is None:
         line = wrong if wrong is not None and rng is not None and rng.random() < flaw else right
     quote = page.shown[line - 1].partition(" ")[2]
+    thought = f"{_came_by(now, at)}{quote}"
     last = at == len(hops) - 1
     if not is_saved and (last or now.save_all) and now.turns_left > len(hops) - at:
         also = hops[at].also if now.save_all and hops[at].title == title else ()
-        thought = " ".join([f"{quote} [{line}]", *(page.shown[id - 1].partition(" ")[2] + f" [{id}]" for id in also)])
-        return render("SAVE_LINE_IDS", ", ".join(map(str, (line, *also))), thought)
+        lines = [f"{thought} [{line}]", *(page.shown[id - 1].partition(" ")[2] + f" [{id}]" for id in also)]
+        return render("SAVE_LINE_IDS", ", ".join(map(str, (line, *also))), " ".join(lines))
     on_path = line == right and hops[at].title == title
     target = None if last else _link(page, line, hops[at + 1].title if on_path else None)
     early = not last and rng is not None and flaw > 0 and rng.random() < flaw * _EARLY
     if target is not None and not early:
-        return render("CLICK", str(target), quote)
+        return render("CLICK", str(target), thought)
     if on_path and not last and not early:
         return render("NAVIGATE", hops[at + 1].title, f"{quote}; {hops[at + 1].title}")
     answer = now.gold.answer if last and on_path else page.lines[line - 1].text.partition(": ")[2]
-    return render("SUBMIT", answer, quote)
+    return render("SUBMIT", answer, quote if is_saved else thought)
+
+
+def _came_by(now: Situation, at: int) -> str:
+    """The relation that led to the open page (at the start of the chain, the page's name) in the possessive."""
+    hops, here = now.gold.hops, now.trail[-1] or ""
+    if hops[at].relation not in _WORLDLY:
+        return ""
+    by = here
+    if at > 0:
+        by = asked = hops[at - 1].relation
+        before = now.trail[-2] if len(now.trail) > 1 else None
+        line = _find(now.page_of(before), _MISTAKEN.get(asked)) if before is not None else None
+        if before is not None and line and here in [link.title for link in now.page_of(before).lines[line - 1].links]:
+            by = _MISTAKEN[asked]
+    return _POSSESSIVE[now.language].format(by)
 
 
 def _position(now: Situation, *, flawed: bool) -> int | None:

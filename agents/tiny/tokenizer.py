@@ -49,7 +49,9 @@ def build_tokenizer(texts: Sequence[str], lexicon: Sequence[str] = ()) -> PreTra
 
 def _backend(pieces: Iterable[str]) -> Tokenizer:
     # One nat a piece: the best segmentation is the one with the fewest pieces.
-    vocab = [("<unk>", -20.0), *((p, -1.0) for p in pieces), *((f"<0x{b:02X}>", -1.0) for b in range(256))]
+    # The names of the bytes are no pieces of text: scored so low, they are only reached by falling back.
+    bytes_ = ((f"<0x{b:02X}>", -100.0) for b in range(256))
+    vocab = [("<unk>", -20.0), *((p, -1.0) for p in pieces), *bytes_]
     backend = Tokenizer(models.Unigram(vocab, unk_id=0, byte_fallback=True))
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     return backend

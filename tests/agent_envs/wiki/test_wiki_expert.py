@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from statistics import fmean, median
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_every_action_is_quoted_in_its_thought(env: WikiEnv) -> None:
             turn = env.expert()
             thought, _ = split_thought(turn)
             action = env.grammar.parse(turn)
-            for piece in thought.split(" ["):
+            for piece in re.split(r" \[|'s |的", thought):
                 assert piece.rstrip("]") in read, "a thought quotes what has been read"
             assert action.args in thought, "and holds all that the action needs"
             observation, _, terminated, truncated, _ = env.step(turn)
