@@ -193,15 +193,14 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
     columns = [(name, mode) for name in figures if name != "gain" for mode in figures[name]]
     table.add_column("")
     for name, mode in columns:
-        table.add_column(f"{name}, {mode}", justify="right")
+        table.add_column(f"{name}\n{mode}", justify="right", no_wrap=True)
 
     def row(label: str, pick: Callable[[Mapping[str, Any]], Mapping[str, float] | None], form: str = ".3f") -> None:
         cells = []
         for name, mode in columns:
             value = pick(figures[name][mode])
-            cells.append(
-                "-" if value is None else f"{value['mean']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
-            )
+            ends = "" if value is None else f"\n{value['low']:{form}} - {value['high']:{form}}"
+            cells.append("-" if value is None else f"{value['mean']:{form}}[dim]{ends}[/]")
         table.add_row(label, *cells)
 
     first = figures[columns[0][0]][columns[0][1]]
