@@ -30,13 +30,13 @@ class UserError(Exception):
 
 def run_program(main: Callable[[], None]) -> None:
     """Runs ``main``; what the user can mend ends it with one line on stderr and exit status 2."""
-    from agent_envs.core import SettingsError
+    from agent_envs.core import BackendUnavailable, SettingsError
     from agents.actor_critic import ModelError
     from agents.chat import ChatError
 
     try:
         main()
-    except (UserError, SettingsError, ModelError, ChatError) as error:
+    except (UserError, SettingsError, BackendUnavailable, ModelError, ChatError) as error:
         sys.exit(_fail(str(error)))
     except KeyboardInterrupt:
         sys.exit(_fail("interrupted", 130))
