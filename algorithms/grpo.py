@@ -101,7 +101,10 @@ class GRPO(Algorithm[GroupCredit]):
         require_choice(self.aggregation or Aggregation.TOKEN_MEAN, Aggregation)
         require_choice(self.gate, Gate)
         require_choice(self.kl, KL)
-        require(self.group >= 1, f"group must be at least 1, not {self.group}")
+        require(
+            self.group >= 2,
+            f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",
+        )
         require(self.std_eps >= 0, f"std_eps must not be negative, but is {self.std_eps}")
         require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
         require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")

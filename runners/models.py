@@ -52,7 +52,7 @@ def load_base(source: str, device: torch.device, dtype: str, chat: ChatSettings)
     """Loads a Hugging Face folder (or hub name) with its tokenizer and chat template. Raises UserError."""
     hf_logging.disable_progress_bar()
     if not Path(source).is_dir() and not _hub_name(source):
-        raise UserError(f"no model at {source!r}: give tiny, a run folder or a Hugging Face folder")
+        raise UserError(f"no model at {source!r}: give tiny, a Hugging Face folder or, to be evaluated, a run folder")
     try:
         tokenizer = _tokenizer(source)
         model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=False)

@@ -231,7 +231,8 @@ def draw_curve(folder: Path, title: str) -> Path:
             yerr=error,
             marker="o",
             ms=3.5,
-            lw=1.5,
+            lw=1.5 if split == "valid" else 0,  # before and after: nothing is known about what lies between
+            elinewidth=1.5,
             capsize=3,
             color=color,
             label=f"{split} tasks, {mode}",

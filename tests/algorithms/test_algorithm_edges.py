@@ -194,7 +194,7 @@ def test_credit_has_no_graph() -> None:
         (SelfAC, {"group": 0}, "group must be at least 1"),
         (SelfAC, {"ratio": "sequence"}, "TurnRatio must be one of turn, turn_mean, token, not 'sequence'"),
         (SelfAC, {"alpha": math.nan}, "alpha must lie in 0..1, not nan"),
-        (GRPO, {"group": 0}, "group must be at least 1"),
+        (GRPO, {"group": 1}, "group must be at least 2"),
         (GRPO, {"std_eps": -1e-6}, "std_eps must not be negative"),
         (GRPO, {"length_norm": 0.0}, "length_norm must be above 0"),
         (GRPO, {"clip_low": 1.1}, "clip_low must lie in 0..1"),
