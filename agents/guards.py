@@ -15,8 +15,9 @@ from transformers import PreTrainedModel
 
 from agents.attention import NAME
 from agents.errors import ModelError
+from agents.packing import pack
 from agents.plan import Plan, TreePlan
-from agents.tree import Batch, Kind, Node, pack
+from agents.tree import Batch, Kind, Node
 
 if TYPE_CHECKING:
     from agents.actor_critic import ActorCritic

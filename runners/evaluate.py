@@ -36,6 +36,7 @@ from agents.chat import Chat, ChatSettings
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
 from agents.react import ReActSettings
+from runners import settings
 from runners.config import UserError, dump_json, parse, run_program
 from runners.intervals import Interval, bootstrap, bootstrap_gain
 from runners.measure import Result, evaluate_tasks, pick_tasks
@@ -125,10 +126,7 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
 
 def read_run(run: Path, console: Console) -> tuple[str, LoraSettings, ChatSettings, Path]:
     """(base model, LoRA settings, chat settings, newest checkpoint) of a run folder. Raises UserError."""
-    from runners.train import Train
-    from runners.train import parts_of as parts_of_run
-
-    train, parts = parse(Train, parts_of_run, ["--config", str(run / "config.yaml")], about="")
+    train, parts = parse(settings.Train, settings.parts_of, ["--config", str(run / "config.yaml")], about="")
     checkpoints = sorted((run / "checkpoints").glob("update-*"), key=lambda p: int(p.name.removeprefix("update-")))
     if not checkpoints:
         raise UserError(f"{run} holds no checkpoint yet")

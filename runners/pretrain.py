@@ -35,11 +35,12 @@ from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import TextEnv
 from agents.actor_critic import ActorCritic
 from agents.chat import CRITIC_TEXT, Chat
+from agents.packing import pack
 from agents.tiny import model as tiny_model
 from agents.tiny import tokenizer as tiny_tokenizer
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
-from agents.tree import Kind, Node, pack
+from agents.tree import Kind, Node
 from runners.config import dump_json, parse, plain, run_program
 
 SAMPLE = 1500

@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,89 +30,22 @@ from torch import Tensor, nn
 
 from agent_envs import registry
 from agent_envs.core import Task, TextEnv
-from agents.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.actor_critic import ActorCritic, CriticSettings
 from agents.backward import backward, forward_parts
-from agents.chat import Chat, ChatSettings
+from agents.chat import Chat
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
+from agents.packing import pack
 from agents.react import Episode, Job, ReActSettings
 from agents.rollout import Clock, rollout, trees
-from agents.tree import Batch, Forward, Node, pack
-from algorithms import algorithm_class
+from agents.tree import Batch, Forward, Node
 from algorithms.base import Algorithm, Loss
 from runners.config import UserError, dump, dump_json, parse, run_program
 from runners.measure import evaluate_tasks, pick_tasks
 from runners.models import TINY, device_of, load_base
-from runners.pretrain import PretrainSettings, ensure_tiny
+from runners.pretrain import ensure_tiny
 from runners.report import Report, draw_curve, open_run_folder, versions
-
-
-@dataclass(frozen=True)
-class Train:
-    """Train an agent with reinforcement learning over many turns."""
-
-    env: str = "wiki"
-    """Environment to learn; its settings are the flags --ENV.…"""
-    algo: str = "selfac"
-    """Algorithm; its hyper-parameters are the flags --ALGO.…"""
-    model: str = TINY
-    """`tiny` (made here, first, in some minutes), or a Hugging Face folder or hub name with a chat template."""
-    out: Path | None = None
-    """Run folder; by default runs/ENV-ALGO-SEED-TIME."""
-    seed: int = 0
-    """Seed of everything random in the run; the same seed plays the same episodes."""
-    updates: int = 60
-    """How often episodes are played and learned from."""
-    episodes: int = 128
-    """Episodes per update; an algorithm with groups plays episodes / group tasks."""
-    minibatches: int = 4
-    """Gradient steps per update and epoch; groups are never split."""
-    epochs: int = 1
-    """Passes over the episodes of an update."""
-    lr: float = 3e-3
-    """Peak learning rate of the policy; it falls linearly to a tenth."""
-    value_lr: float = 1e-3
-    """The same of the value head."""
-    max_grad_norm: float = 1.0
-    """Gradients are scaled down to this norm."""
-    temperature: float = 1.0
-    """Temperature of sampling and of the trainer's log-probabilities."""
-    token_budget: int = 16384
-    """Tokens per forward pass; larger minibatches are cut into subtrees with the same gradient."""
-    slots: int = 128
-    """Episodes played at once."""
-    eval_every: int = 10
-    """Updates between evaluations on validation tasks; 0 for none."""
-    eval_tasks: int = 128
-    """Validation tasks of each."""
-    test_tasks: int = 500
-    """Test tasks of the evaluations before and after; 0 for none."""
-    device: str = "auto"
-    """Device of the model: auto, cpu, cuda, …"""
-    dtype: str = "float32"
-    """Type of the frozen weights: float32, bfloat16 or auto (as saved)."""
-    threads: int = 1
-    """Threads of torch in this process; small models are fastest with one."""
-
-    def __post_init__(self) -> None:
-        for name in ("updates", "eval_every", "test_tasks", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative")
-        for name in ("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks", "threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
-
-
-def parts_of(train: Train) -> dict[str, type]:
-    """The settings classes that act in a run with these choices."""
-    algorithm = algorithm_class(train.algo)
-    parts: dict[str, type] = {train.env: registry.env_class(train.env).Config, train.algo: algorithm}
-    parts |= {"lora": LoraSettings, "react": ReActSettings, "chat": ChatSettings}
-    if algorithm.critic:
-        parts["critic"] = CriticSettings
-    if train.model == TINY:
-        parts["pretrain"] = PretrainSettings
-    return parts
+from runners.settings import Train, parts_of
 
 
 class Training:
@@ -199,6 +132,8 @@ class Training:
         started = time.monotonic()
         episodes = rollout(self.make_env, self.engine, self.chat, jobs, self.react, clock=clock)
         seconds = time.monotonic() - started
+        if not any(episode.turns for episode in episodes):
+            raise UserError(f"no task fits --react.max-tokens {self.react.max_tokens}: raise it")
         return episodes, episode_stats(episodes, self.group) | {
             "sampled_tokens_per_s": sum(e.sampled_tokens for e in episodes) / seconds,
             "seconds_rollout": seconds,

@@ -16,14 +16,16 @@ from agents.actor_critic import ActorCritic, CriticSettings
 from agents.chat import CRITIC_TEXT, Chat
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
+from agents.packing import pack
 from agents.react import Episode, Job, ReActSettings
 from agents.rollout import rollout, trees
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
-from agents.tree import Batch, pack
+from agents.tree import Batch
 from algorithms.selfac import SelfAC
 from runners.config import parse
-from runners.train import Train, Training, parts_of
+from runners.settings import Train, parts_of
+from runners.train import Training
 
 REACT = ReActSettings(max_action_tokens=6, max_tokens=200)
 ENV = IdentityEnv()

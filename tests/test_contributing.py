@@ -16,13 +16,15 @@ from agent_envs import registry
 from agent_envs.check import check_text_env
 from agent_envs.identity import IdentityEnv
 from agents.chat import CRITIC_TEXT
+from agents.packing import pack
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
-from agents.tree import Batch, Forward, Kind, Node, pack
+from agents.tree import Batch, Forward, Kind, Node
 from algorithms import ALGORITHMS, Algorithm, Loss
 from algorithms.base import floats
 from runners.config import parse
-from runners.train import Train, Training, parts_of
+from runners.settings import Train, parts_of
+from runners.train import Training
 
 RECIPES = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text("utf-8")
 

@@ -11,7 +11,8 @@ from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, trees, wake
 
 from agents.actor_critic import ActorCritic, CriticSettings, LoraSettings
 from agents.errors import ModelError
-from agents.tree import Batch, pack
+from agents.packing import pack
+from agents.tree import Batch
 
 PROMPT = torch.tensor([[3, 1, 4, 1, 5]])
 

@@ -13,8 +13,9 @@ import agents.plan
 from agents.attention import tree_attention
 from agents.errors import ModelError
 from agents.mask import additive, flex_mask_mod, tree_mask
+from agents.packing import pack
 from agents.plan import TreePlan
-from agents.tree import Batch, Kind, Node, pack
+from agents.tree import Batch, Kind, Node
 
 
 def random_trees(seed: int, longest: int) -> Batch:

@@ -10,7 +10,8 @@ from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, gradients, l
 from agents.actor_critic import ActorCritic
 from agents.backward import backward, cut, forward_parts
 from agents.errors import ModelError
-from agents.tree import Batch, Forward, pack
+from agents.packing import pack
+from agents.tree import Batch, Forward
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from tree_cases import (
 
 from agents.actor_critic import ActorCritic
 from agents.attention import marker_mask
+from agents.packing import pack
 from agents.plan import TreePlan
-from agents.tree import Batch, pack
+from agents.tree import Batch
 
 TIGHT = 1e-5
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from tree_cases import CRITIC_PROMPT, SHAPES, VOCABULARY, actions, loss_of, relative, states, trees
 
 from agents.mask import tree_mask
-from agents.tree import pack
+from agents.packing import pack
 
 HEADS, WIDTH, LAYERS = 2, 16, 3
 

@@ -20,8 +20,8 @@ from agents.actor_critic import ActorCritic, CriticSettings, LoraSettings
 from agents.attention import NAME, marker_mask
 from agents.errors import ModelError
 from agents.mask import additive, tree_mask
+from agents.packing import pack
 from agents.plan import TreePlan
-from agents.tree import pack
 
 ROOTS = trees("chain")
 BATCH = pack(ROOTS, CRITIC_PROMPT)

@@ -16,10 +16,11 @@ from agent_envs.identity import IdentityConfig, IdentityEnv
 from agents.chat import Chat
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
+from agents.packing import pack
 from agents.react import Episode, Job, ReActSettings
 from agents.rollout import Clock, rollout, trees
 from agents.tiny.tokenizer import build_tokenizer
-from agents.tree import Node, pack
+from agents.tree import Node
 
 ENV = IdentityEnv()
 WORDS = ENV.config.words

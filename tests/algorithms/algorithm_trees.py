@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from agents.tree import Batch, Forward, Kind, Node, pack
+from agents.packing import pack
+from agents.tree import Batch, Forward, Kind, Node
 
 CRITIC = (-1,)
 

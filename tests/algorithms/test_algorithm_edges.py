@@ -14,7 +14,8 @@ import torch
 from algorithm_trees import World, actions, states, world
 
 import algorithms
-from agents.tree import Kind, Node, pack
+from agents.packing import pack
+from agents.tree import Kind, Node
 from algorithms import ALGORITHMS, Algorithm, algorithm_class
 from algorithms.base import ForkPoint, Sampling
 from algorithms.grpo import GRPO

@@ -9,7 +9,8 @@ import torch
 from reference_cases import Case, Padded, cases, close, double
 from reference_deviations import _groups, deviation
 
-from agents.tree import Forward, Kind, Node, pack
+from agents.packing import pack
+from agents.tree import Forward, Kind, Node
 from algorithms.grpo import GRPO
 
 

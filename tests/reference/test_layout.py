@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from agents.mask import tree_mask
-from agents.tree import Kind, Node, pack
+from agents.packing import pack
+from agents.tree import Kind, Node
 
 FOLDER = Path(os.environ.get("REFERENCE_VECTORS", Path(__file__).parents[1] / "vectors"))
 FILE = json.loads((FOLDER / "selfac_layout.json").read_text())

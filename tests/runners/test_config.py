@@ -213,7 +213,7 @@ def test_every_setting_of_the_programs_is_read_back(tmp_path: Path) -> None:
     """The real settings of every environment and algorithm."""
     from agent_envs import registry
     from algorithms import ALGORITHMS
-    from runners.train import Train, parts_of
+    from runners.settings import Train, parts_of
 
     for env in registry.ENVS:
         for algo in ALGORITHMS:

@@ -18,7 +18,8 @@ from agents.tree import Kind
 from algorithms import ALGORITHMS
 from runners.config import parse
 from runners.measure import evaluate_tasks, pick_tasks
-from runners.train import Train, Training, parts_of
+from runners.settings import Train, parts_of
+from runners.train import Training
 
 # A demonstrator that is wrong in half of the turns, cloned in a few seconds.
 SETTINGS = """
