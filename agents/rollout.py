@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from agent_envs.core import TextEnv
@@ -133,11 +133,7 @@ def trees(episodes: Sequence[Episode]) -> list[Node]:
         key = (episode.job.task.id, root.tokens)
         if key not in roots:
             roots[key] = Node(root.kind, root.tokens, anchor=root.anchor)
-        graft(roots[key], ((_alone(action), _alone(state)) for action, state in episode.turns))
+        # Episodes keep their own chain: what is grafted are nodes without what follows them.
+        turns = ((replace(action, children=[]), replace(state, children=[])) for action, state in episode.turns)
+        graft(roots[key], turns)
     return list(roots.values())
-
-
-def _alone(node: Node) -> Node:
-    """The node without what follows it: episodes keep their own chain when their nodes are grafted into a tree."""
-    copy = Node(**{**vars(node), "children": []})
-    return copy

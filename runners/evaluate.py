@@ -40,8 +40,8 @@ from runners import settings
 from runners.config import UserError, dump_json, parse, run_program
 from runners.intervals import Interval, bootstrap, bootstrap_gain
 from runners.measure import Result, evaluate_tasks, pick_tasks
-from runners.models import TINY, device_of, load_base
-from runners.pretrain import PretrainSettings, ensure_tiny
+from runners.models import TINY, device_of, load_base, source_of
+from runners.pretrain import PretrainSettings
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,7 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
         adapters = {"base": None, "trained": actor.policy_state()}
         model: PreTrainedModel | PeftModel = actor.model
     else:
-        source = str(ensure_tiny(env, parts["pretrain"], console)) if evaluate.model == TINY else evaluate.model
-        base = load_base(source, device, evaluate.dtype, parts["chat"])
+        base = load_base(source_of(evaluate.model, env, parts, console), device, evaluate.dtype, parts["chat"])
         model = base.model
     engine = HFEngine(model, base.chat.stop_ids, max_length=react.max_tokens, slots=evaluate.slots, device=device)
     return Policies(engine, base.chat, adapters)
@@ -130,9 +129,7 @@ def read_run(run: Path, console: Console) -> tuple[str, LoraSettings, ChatSettin
     checkpoints = sorted((run / "checkpoints").glob("update-*"), key=lambda p: int(p.name.removeprefix("update-")))
     if not checkpoints:
         raise UserError(f"{run} holds no checkpoint yet")
-    source = train.model
-    if source == TINY:
-        source = str(ensure_tiny(registry.make(train.env, parts[train.env]), parts["pretrain"], console))
+    source = source_of(train.model, registry.make(train.env, parts[train.env]), parts, console)
     return source, parts["lora"], parts["chat"], checkpoints[-1]
 
 

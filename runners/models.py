@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging as hf_logging
 
+from agent_envs.core import TextEnv
 from agents.chat import Chat, ChatSettings
 from runners.config import UserError
+from runners.pretrain import ensure_tiny
 
 TINY = "tiny"
 
@@ -36,6 +41,11 @@ class Base:
             found.update(f"{name} {tuple(tensor.shape)} ".encode())
             found.update(tensor.detach().flatten()[::step].float().cpu().numpy().tobytes())
         return found.hexdigest()
+
+
+def source_of(model: str, env: TextEnv, parts: Mapping[str, Any], console: Console) -> str:
+    """Folder or hub name behind ``--model``; the tiny model is made first where it is not there yet."""
+    return str(ensure_tiny(env, parts["pretrain"], console)) if model == TINY else model
 
 
 def device_of(name: str) -> torch.device:

@@ -79,8 +79,7 @@ class Report:
         from torch.utils.tensorboard import SummaryWriter
 
         self.folder, self.console = folder, console
-        self.rows: list[dict[str, float]] = []
-        self.evaluations: list[dict[str, Any]] = []
+        self._last: Mapping[str, float] = {}
         self._metrics: TextIO = (folder / "metrics.jsonl").open("a", encoding="utf-8")
         self._episodes: TextIO = (folder / "episodes.jsonl").open("a", encoding="utf-8")
         self._board = SummaryWriter(str(folder / "tensorboard"))
@@ -109,8 +108,8 @@ class Report:
 
     def update(self, step: int, row: Mapping[str, float]) -> None:
         """Records the numbers of one update."""
-        self.rows.append({"update": step, **row})
-        self._write({"kind": "update", **self.rows[-1]})
+        self._last = row
+        self._write({"kind": "update", "update": step, **row})
         for key, value in row.items():
             self._board.add_scalar(key, value, step)
         self._progress.update(self._bar, completed=step)
@@ -128,7 +127,6 @@ class Report:
     def evaluation(self, step: int, split: str, mode: str, result: Mapping[str, float], seconds: float) -> None:
         """Records an evaluation; ``seconds`` is the time since the run began."""
         entry = {"update": step, "split": split, "mode": mode, **result, "seconds": seconds}
-        self.evaluations.append(entry)
         self._write({"kind": "evaluation", **entry})
         self._board.add_scalar(f"{split}/{mode}", result["mean"], step)
         self.console.print(
@@ -151,16 +149,13 @@ class Report:
 
     def _view(self) -> Group:
         table = Table.grid(padding=(0, 2), expand=False)
-        last = self.rows[-1] if self.rows else {}
-        for group in COLUMNS:
-            table.add_column(f"{group}")
         parts = []
         for group, columns in COLUMNS.items():
             inner = Table(title=group, show_header=False, box=None, title_justify="left", title_style="bold")
             inner.add_column(style="dim")
             inner.add_column(justify="right")
             for key, label, form in columns:
-                value = last.get(key)
+                value = self._last.get(key)
                 inner.add_row(label, "-" if value is None or value != value else form.format(value))
             parts.append(inner)
         table.add_row(*parts)

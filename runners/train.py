@@ -42,8 +42,7 @@ from agents.tree import Batch, Forward, Node
 from algorithms.base import Algorithm, Loss
 from runners.config import UserError, dump, dump_json, parse, run_program
 from runners.measure import evaluate_tasks, pick_tasks
-from runners.models import TINY, device_of, load_base
-from runners.pretrain import ensure_tiny
+from runners.models import device_of, load_base, source_of
 from runners.report import Report, draw_curve, open_run_folder, versions
 from runners.settings import Train, parts_of
 
@@ -65,10 +64,7 @@ class Training:
         self.tasks_per_update, self.group = train.episodes // group, group
         device = device_of(train.device)
         env = self.make_env()
-        source = train.model
-        if source == TINY:
-            source = str(ensure_tiny(env, parts["pretrain"], console))
-        base = load_base(source, device, train.dtype, parts["chat"])
+        base = load_base(source_of(train.model, env, parts, console), device, train.dtype, parts["chat"])
         self.chat: Chat = base.chat
         (folder / "base.json").write_text(dump_json({"source": base.source, "fingerprint": base.fingerprint}), "utf-8")
         critic: CriticSettings | None = parts.get("critic")
