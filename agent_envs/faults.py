@@ -1,0 +1,49 @@
+"""What can go wrong outside the model: an environment that breaks is neither a reward of 0 nor an observation.
+
+Invariant: a fault says what broke, in which call, and nothing about the agent; a bad action is never a fault.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FaultKind(StrEnum):
+    """How an environment broke."""
+
+    RAISED = "raised"
+    """It raised an exception."""
+    UNAVAILABLE = "unavailable"
+    """It raised BackendUnavailable: a disk or a service that it needs failed."""
+    HUNG = "hung"
+    """It did not answer before its deadline; its process was killed."""
+    EXITED = "exited"
+    """Its process ended: it exited, crashed or was killed from outside."""
+    MEMORY = "memory"
+    """It asked for more memory than it may have."""
+    FLOODED = "flooded"
+    """Its answer, or what it printed, was larger than it may be."""
+    GARBAGE = "garbage"
+    """It answered something that is not what Gymnasium asks for."""
+
+
+class Stage(StrEnum):
+    """The call in which it broke. Grading happens inside the step that ends an episode."""
+
+    MAKE = "make"
+    RESET = "reset"
+    STEP = "step"
+    FORK = "fork"
+    CLOSE = "close"
+
+
+class EnvFault(Exception):  # noqa: N818 (a state of the world, not a mistake of the caller)
+    """The environment broke in a call of this episode; the environment must not be used again."""
+
+    def __init__(self, kind: FaultKind, stage: Stage, message: str) -> None:
+        super().__init__(f"{stage}: {kind}: {message}")
+        self.kind, self.stage, self.message = kind, stage, message
+
+
+class HostLost(Exception):  # noqa: N818
+    """The process that this environment lived in was ended because of another environment: play the episode again."""
