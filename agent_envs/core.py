@@ -14,7 +14,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Protocol, Self, overload
 
 import gymnasium
 import numpy as np
@@ -125,6 +125,18 @@ class Outcome:
     terminated: bool = False
     success: bool = False
     """The verdict; read only when `terminated`."""
+
+
+class PlayableEnv(Protocol):
+    """What playing an episode needs: a `TextEnv`, or one that lives in another process."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]: ...
+    def system_prompt(self) -> str: ...
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]: ...
+    def fork(self) -> Self: ...
+    def close(self) -> None: ...
 
 
 class TextEnv(gymnasium.Env[str, str], ABC):

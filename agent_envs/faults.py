@@ -5,7 +5,11 @@ Invariant: a fault says what broke, in which call, and nothing about the agent; 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+
+from agent_envs.core import BackendUnavailable, SettingsError
 
 
 class FaultKind(StrEnum):
@@ -47,3 +51,24 @@ class EnvFault(Exception):  # noqa: N818 (a state of the world, not a mistake of
 
 class HostLost(Exception):  # noqa: N818
     """The process that this environment lived in was ended because of another environment: play the episode again."""
+
+
+@contextmanager
+def blamed(stage: Stage) -> Iterator[None]:
+    """Whatever the environment raises in here becomes an EnvFault; SettingsError, which a user can mend, stays."""
+    try:
+        yield
+    except (EnvFault, HostLost, SettingsError):
+        raise
+    except MemoryError as error:
+        raise EnvFault(FaultKind.MEMORY, stage, one_line(error)) from error
+    except BackendUnavailable as error:
+        raise EnvFault(FaultKind.UNAVAILABLE, stage, one_line(error)) from error
+    except Exception as error:
+        raise EnvFault(FaultKind.RAISED, stage, one_line(error)) from error
+
+
+def one_line(error: BaseException, limit: int = 500) -> str:
+    """`ValueError: its text`, in one line of at most ``limit`` characters."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
