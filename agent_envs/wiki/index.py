@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -96,15 +97,17 @@ class _Files:
         meta = json.loads((folder / store.META).read_text(encoding="utf-8"))
         self.fingerprint: str = meta["fingerprint"]
         self.partitions = {name: _Partition(*row) for name, row in meta["partitions"].items()}
-        self._offsets = _array(folder / store.OFFSETS)
+        self._offsets = memoryview(_array(folder / store.OFFSETS))  # gives plain ints, and faster than an array
         self._hashes = _array(folder / store.HASHES)
         self._owners = _array(folder / store.OWNERS)
-        self._title_offsets = _array(folder / store.TITLE_OFFSETS)
+        self._title_offsets = memoryview(_array(folder / store.TITLE_OFFSETS))
         self._pages, self._titles = _mapped(folder / store.PAGES), _mapped(folder / store.TITLES)
         self._schema = store.schema()
         self._searcher = _searcher(folder / store.INDEX, self._schema)
         # Groups of episodes on one task repeat their requests; all results are immutable.
         self.page = lru_cache(8192)(self._page)
+        # Most pages are only ever found: a tuple of texts is a tenth of a page, and no work for the garbage collector.
+        self.texts = lru_cache(16384)(self._texts)
         self.number = lru_cache(16384)(self._number)
         self.search = lru_cache(4096)(self._search)
         self.similar = lru_cache(4096)(self._similar)
@@ -117,6 +120,9 @@ class _Files:
 
     def _page(self, number: int) -> Page:
         return store.load(self._pages[self._offsets[number] : self._offsets[number + 1]])
+
+    def _texts(self, number: int) -> tuple[str, tuple[str, ...]]:
+        return store.texts(self._pages[self._offsets[number] : self._offsets[number + 1]])
 
     def _number(self, title: str, partition: str) -> int | None:
         key = np.uint64(store.title_hash(title, partition))
@@ -148,9 +154,9 @@ class _Files:
             token = store.term(part, word)
             clauses += [self._term(store.TITLE, token, _TITLE_WEIGHT), self._term(store.BODY, token, 1)]
         return tuple(
-            Hit(page.title, _snippet(page, words), score)
+            Hit(title, _snippet(lines, words), score)
             for score, number in self._top(clauses, k, offset)
-            for page in (self.page(number),)
+            for title, lines in (self.texts(number),)
         )
 
     def _similar(self, title: str, partition: str, k: int) -> tuple[str, ...]:
@@ -160,11 +166,11 @@ class _Files:
         ranked = sorted(
             (-fuzz.ratio(folded, self._folded_title(number)), number) for _, number in self._top(clauses, _CANDIDATES)
         )
-        return tuple(self.page(number).title for _, number in ranked[:k])
+        return tuple(self.texts(number)[0] for _, number in ranked[:k])
 
     def _folded_title(self, number: int) -> str:
-        start, end = self._title_offsets[number : number + 2]
-        return self._titles[start:end].decode("utf-8", "surrogatepass")
+        at = self._title_offsets
+        return self._titles[at[number] : at[number + 1]].decode("utf-8", "surrogatepass")
 
 
 def _searcher(folder: Path, schema: Any) -> Any:
@@ -198,12 +204,12 @@ def _mapped(path: Path) -> mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _snippet(page: Page, words: list[str]) -> str:
+def _snippet(lines: Sequence[str], words: list[str]) -> str:
     """The line that holds most of the words; the first of equals."""
     best, most = 0, 0
-    for at, line in enumerate(page.lines):
-        text = line.text.casefold()
-        held = sum(word in text for word in words)
+    for at, line in enumerate(lines):
+        text = line.casefold()
+        held = [word in text for word in words].count(True)
         if held > most:
             best, most = at, held
-    return page.lines[best].text if page.lines else ""
+    return lines[best] if lines else ""
