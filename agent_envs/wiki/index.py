@@ -97,10 +97,10 @@ class _Files:
         meta = json.loads((folder / store.META).read_text(encoding="utf-8"))
         self.fingerprint: str = meta["fingerprint"]
         self.partitions = {name: _Partition(*row) for name, row in meta["partitions"].items()}
-        self._offsets = memoryview(_array(folder / store.OFFSETS))  # gives plain ints, and faster than an array
+        self._offsets = _array(folder / store.OFFSETS).data  # gives plain ints, and faster than an array
         self._hashes = _array(folder / store.HASHES)
         self._owners = _array(folder / store.OWNERS)
-        self._title_offsets = memoryview(_array(folder / store.TITLE_OFFSETS))
+        self._title_offsets = _array(folder / store.TITLE_OFFSETS).data
         self._pages, self._titles = _mapped(folder / store.PAGES), _mapped(folder / store.TITLES)
         self._schema = store.schema()
         self._searcher = _searcher(folder / store.INDEX, self._schema)
