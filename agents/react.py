@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from agent_envs.core import Task, TextEnv
+from agent_envs.core import PlayableEnv, Task
+from agent_envs.faults import EnvFault, FaultKind, Stage, blamed
 from agents.chat import Chat
 from agents.engine.base import Completion, Request, StopReason
 from agents.tree import Kind, Node
@@ -16,17 +17,42 @@ from agents.tree import Kind, Node
 
 @dataclass(frozen=True)
 class Job:
-    """One episode to be played. All its randomness derives from (run seed, task, sample)."""
+    """One episode to be played. All its randomness derives from (run seed, task, sample, attempt)."""
 
     task: Task
     sample: int = 0
     """Which of this task's episodes it is, counted over the whole run."""
     run_seed: int = 0
+    attempt: int = 0
+    """How often its environment broke before."""
+
+    @property
+    def id(self) -> tuple[str, int, int]:
+        """(task, sample, attempt): unique within a run."""
+        return self.task.id, self.sample, self.attempt
 
     def seed(self, *purpose: object) -> int:
         """A 63-bit seed for one purpose ("env", or the number of a turn)."""
-        key = "\x1f".join(map(str, (self.run_seed, self.task.id, self.sample, *purpose)))
+        attempt = ("attempt", self.attempt) if self.attempt else ()
+        key = "\x1f".join(map(str, (self.run_seed, self.task.id, self.sample, *attempt, *purpose)))
         return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") >> 1
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An attempt at an episode that its environment broke. It teaches nothing: it is neither a reward nor a failure."""
+
+    job: Job
+    kind: FaultKind
+    stage: Stage
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.stage}: {self.message}"
+
+    @classmethod
+    def of(cls, job: Job, error: EnvFault) -> Fault:
+        return cls(job, error.kind, error.stage, error.message)
 
 
 @dataclass
@@ -79,10 +105,11 @@ class ReAct:
     """Plays one episode: it turns completions into environment steps and observations into requests.
 
     The caller moves it along: ``start`` gives the first request; ``act`` takes a completion and steps the environment
-    (the only slow part); ``next_request`` is the request after it, or None when the episode has ended.
+    (the only slow part); ``next_request`` is the request after it, or None when the episode has ended. ``start`` and
+    ``act`` raise EnvFault when the environment breaks; the player is then of no further use.
     """
 
-    def __init__(self, env: TextEnv, chat: Chat, job: Job, session: int, settings: ReActSettings) -> None:
+    def __init__(self, env: PlayableEnv, chat: Chat, job: Job, session: int, settings: ReActSettings) -> None:
         self.env, self.chat, self.job, self.session, self.settings = env, chat, job, session, settings
         self.length = 0
         self.episode: Episode
@@ -90,8 +117,9 @@ class ReAct:
     def start(self) -> Request | None:
         # Every sample of a task begins in the same state: the environment's seed does not depend on the sample.
         seed = Job(self.job.task, 0, self.job.run_seed).seed("env") & 0x7FFFFFFF
-        user, _ = self.env.reset(seed=seed, options={"task": self.job.task})
-        system = self.env.system_prompt()
+        with blamed(Stage.RESET):
+            user, _ = self.env.reset(seed=seed, options={"task": self.job.task})
+            system = self.env.system_prompt()
         root = Node(Kind.STATE, self.chat.prompt(system, user), anchor=anchor(user))
         self.episode = Episode(self.job, root, prompt=(system, user))
         return self._request(root)
@@ -100,7 +128,8 @@ class ReAct:
         """Records a sampled action and what the environment answered."""
         episode = self.episode
         text = self.chat.action_text(completion.tokens)
-        observation, reward, terminated, truncated, info = self.env.step(text)
+        with blamed(Stage.STEP):
+            observation, reward, terminated, truncated, info = self.env.step(text)
         self.length += len(completion.tokens)
         action = Node(
             Kind.ACTION,
@@ -122,6 +151,11 @@ class ReAct:
         episode.invalid += bool(info.get("invalid"))
         episode.errors += info.get("error") is not None
         episode.metrics = dict(info.get("metrics", {}))
+
+    def turn(self, completion: Completion) -> Request | None:
+        """``act``, then ``next_request``."""
+        self.act(completion)
+        return self.next_request()
 
     def next_request(self) -> Request | None:
         """The request for the next action, or None when the episode is over."""

@@ -77,13 +77,15 @@ class Node:
             stack.extend(reversed(node.children))
 
 
-def graft(root: Node, turns: Iterable[tuple[Node, Node]]) -> None:
+def graft(root: Node, turns: Iterable[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
     """Adds one episode, given as (action, next state) pairs, below ``root``, sharing what is already there.
+
+    Returns the pairs of the tree that it now goes through.
 
     An action is shared when its tokens, its version, its reward and the observation it led to are equal; its ``count``
     then grows by one. An episode that ends where another goes on is kept apart.
     """
-    state = root
+    state, path = root, []
     for action, following in turns:
         for twin in state.children:
             after = twin.children[0] if twin.children else None
@@ -96,11 +98,14 @@ def graft(root: Node, turns: Iterable[tuple[Node, Node]]) -> None:
                 == (following.terminated, following.truncated, following.success, following.fault)
             ):
                 twin.count += action.count
+                path.append((twin, after))
                 state = after
                 break
         else:
             state.add(action).add(following)
+            path.append((action, following))
             state = following
+    return path
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,10 @@ class Algorithm(ABC, Generic[Credit]):
     def loss(self, batch: Batch, new: Forward, credit: Credit, /) -> Loss:
         """The loss over the whole ``batch`` under the current parameters: once per epoch, with gradient."""
 
+    def action_advantage(self, batch: Batch, credit: Credit) -> Tensor | None:
+        """adv_A: what each action is credited with before the first update, for the record; None: no such number."""
+        return None
+
 
 def require(holds: bool, message: str) -> None:
     """Raises ValueError with ``message`` unless ``holds``; for hyper-parameters."""

@@ -129,6 +129,9 @@ class GRPO(Algorithm[GroupCredit]):
         adv_L = group_advantage(batch.return_L, count_L, batch.tree_L, self.baseline, self.scale, self.std_eps)
         return self.weigh(batch, adv_L, length_L, count_L)
 
+    def action_advantage(self, batch: Batch, credit: GroupCredit) -> Tensor:
+        return batch.below(credit.adv_L)
+
     def weigh(self, batch: Batch, adv_L: Tensor, length_L: Tensor, count_L: Tensor) -> GroupCredit:
         """The weights of the loss for given advantages: aggregation and counts, summed over who shares a token."""
         mode = self.aggregation

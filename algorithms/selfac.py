@@ -174,6 +174,10 @@ class SelfAC(Algorithm[TurnCredit]):
             stats["kl"] = float(kl.detach())
         return Loss(total, stats)
 
+    @torch.no_grad()
+    def action_advantage(self, batch: Batch, credit: TurnCredit) -> Tensor:
+        return self.advantage(scored(batch), credit.value_S) if credit.adv_A is None else credit.adv_A
+
     def advantage(self, batch: Batch, value_S: Tensor) -> Tensor:
         """A_A = Q - V with lambda-returns Q; minus the mean A of the siblings for ``sibling_mean``. No gradient."""
         end_S = self.end_value(batch, value_S)

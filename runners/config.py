@@ -194,14 +194,15 @@ def dump(top: Any, parts: Mapping[str, Any]) -> str:
 
 def dump_json(value: Any, indent: int | None = 1) -> str:
     """JSON with a stable layout; infinities and NaN become null."""
-    return json.dumps(_finite(plain(value)), ensure_ascii=False, indent=indent) + "\n"
+    return json.dumps(finite(plain(value)), ensure_ascii=False, indent=indent) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Plain values with infinities and NaN as None."""
     if isinstance(value, float) and not (abs(value) < float("inf")):
         return None
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_finite(v) for v in value]
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(v) for v in value]
     return value

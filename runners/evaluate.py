@@ -18,30 +18,31 @@ import runners
 if __name__ == "__main__":
     runners.check_install()
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from peft import PeftModel
 from rich.console import Console
 from rich.table import Table
-from transformers import PreTrainedModel
 
 from agent_envs import registry
-from agent_envs.core import TextEnv
-from agents.actor_critic import ActorCritic, LoraSettings
-from agents.chat import Chat, ChatSettings
+from agent_envs.core import Task, TextEnv
+from agent_envs.hosts import HostSettings
+from agents.actor_critic import ActorCritic
+from agents.chat import ChatSettings
 from agents.engine import SamplingSettings
-from agents.engine.hf import HFEngine
 from agents.react import ReActSettings
-from runners import settings
+from agents.rollout import FaultSettings
 from runners.config import UserError, dump_json, parse, run_program
-from runners.intervals import Interval, bootstrap, bootstrap_gain
-from runners.measure import Result, evaluate_tasks, pick_tasks
-from runners.models import TINY, device_of, load_base, source_of
+from runners.controller import Controller
+from runners.intervals import Interval
+from runners.measure import Result, evaluate_tasks, paired_gain, pick_tasks
+from runners.models import TINY, BaseSpec, load_base, source_of
 from runners.pretrain import PretrainSettings
+from runners.runs import base_of, is_run, locate
+from runners.workers.local import LocalWorkers
+from runners.workers.worker import PlaySettings, Worker
 
 
 @dataclass(frozen=True)
@@ -81,71 +82,57 @@ class Evaluate:
 
 def parts_of(evaluate: Evaluate) -> dict[str, type]:
     parts: dict[str, type] = {evaluate.env: registry.env_class(evaluate.env).Config, "react": ReActSettings}
-    if not is_run(evaluate.model):
+    parts |= {"envs": HostSettings, "faults": FaultSettings}
+    if not of_run(evaluate.model):
         parts["chat"] = ChatSettings
     if evaluate.model == TINY:
         parts["pretrain"] = PretrainSettings
     return parts
 
 
-def is_run(model: str) -> bool:
-    """Whether ``--model`` names the folder of a training run."""
-    return all((Path(model) / name).exists() for name in ("config.yaml", "base.json", "checkpoints"))
+def of_run(model: str) -> bool:
+    """Whether ``--model`` names a training run or one of its checkpoints."""
+    path = Path(model)
+    return is_run(path) or (path.parent.name == "checkpoints" and is_run(path.parent.parent))
 
 
 @dataclass(frozen=True)
 class Policies:
-    """What is measured: an engine, and the adapters to load into it by name (None is the base model)."""
+    """What is measured: who plays, and the adapters to load by name (None is the base model)."""
 
-    engine: HFEngine
-    chat: Chat
+    worker: Worker
     adapters: Mapping[str, Mapping[str, torch.Tensor] | None]
 
 
 def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], console: Console) -> Policies:
     """Loads what ``--model`` names. Raises UserError."""
-    device = device_of(evaluate.device)
-    react: ReActSettings = parts["react"]
-    adapters: dict[str, Mapping[str, torch.Tensor] | None] = {"model": None}
-    if is_run(evaluate.model):
-        source, lora, chat, checkpoint = read_run(Path(evaluate.model), console)
-        base = load_base(source, device, evaluate.dtype, chat)
-        if json.loads((Path(evaluate.model) / "base.json").read_text("utf-8"))["fingerprint"] != base.fingerprint:
-            raise UserError(f"the base model {source} is not the one that {evaluate.model} was trained on")
-        actor = ActorCritic(base.model, lora, critic=None)
-        actor.load(checkpoint)
-        adapters = {"base": None, "trained": actor.policy_state()}
-        model: PreTrainedModel | PeftModel = actor.model
-    else:
-        base = load_base(source_of(evaluate.model, env, parts, console), device, evaluate.dtype, parts["chat"])
-        model = base.model
-    engine = HFEngine(model, base.chat.stop_ids, max_length=react.max_tokens, slots=evaluate.slots, device=device)
-    return Policies(engine, base.chat, adapters)
-
-
-def read_run(run: Path, console: Console) -> tuple[str, LoraSettings, ChatSettings, Path]:
-    """(base model, LoRA settings, chat settings, newest checkpoint) of a run folder. Raises UserError."""
-    train, parts = parse(settings.Train, settings.parts_of, ["--config", str(run / "config.yaml")], about="")
-    checkpoints = sorted((run / "checkpoints").glob("update-*"), key=lambda p: int(p.name.removeprefix("update-")))
-    if not checkpoints:
-        raise UserError(f"{run} holds no checkpoint yet")
-    source = source_of(train.model, registry.make(train.env, parts[train.env]), parts, console)
-    return source, parts["lora"], parts["chat"], checkpoints[-1]
+    play = PlaySettings(
+        evaluate.env, parts[evaluate.env], parts["react"], parts["envs"], parts["faults"], evaluate.slots, exact=True
+    )
+    if not of_run(evaluate.model):
+        source = source_of(evaluate.model, env, parts, console)
+        base = load_base(BaseSpec(source, evaluate.device, evaluate.dtype, parts["chat"]))
+        return Policies(Worker(base.model, base.chat, play), {"model": None})
+    run, chosen = locate(Path(evaluate.model), console)
+    base = load_base(base_of(run.train, run.parts, console, evaluate.device, evaluate.dtype))
+    run.check(base)
+    actor = ActorCritic(base.model, run.parts["lora"], critic=None)
+    actor.load(chosen)
+    return Policies(Worker(actor.model, base.chat, play), {"base": None, "trained": actor.policy_state()})
 
 
 def measure(
-    evaluate: Evaluate, policies: Policies, make_env: Callable[[], TextEnv], react: ReActSettings, console: Console
+    evaluate: Evaluate, controller: Controller, policies: Policies, tasks: Sequence[Task], console: Console
 ) -> dict[str, dict[str, Result]]:
     """{policy: {"sampled": …, "greedy": …}} on the same tasks."""
-    tasks = pick_tasks(make_env(), evaluate.split, evaluate.tasks)
     found: dict[str, dict[str, Result]] = {}
     for version, (name, adapter) in enumerate(policies.adapters.items()):
-        policies.engine.load(version, adapter)
+        controller.load(version, adapter)
         found[name] = {}
         for mode, greedy, samples in (("sampled", False, evaluate.samples), ("greedy", True, 1)):
-            policies.engine.sampling = SamplingSettings(evaluate.temperature, greedy)
+            sampling = SamplingSettings(evaluate.temperature, greedy)
             found[name][mode] = evaluate_tasks(
-                make_env, policies.engine, policies.chat, tasks, react, console, seed=evaluate.seed, samples=samples
+                controller, sampling, tasks, console, seed=evaluate.seed, samples=samples
             )
     return found
 
@@ -157,28 +144,27 @@ def report(found: Mapping[str, Mapping[str, Result]]) -> dict[str, Any]:
         out[name] = {mode: _figures(result) for mode, result in modes.items()}
     if {"base", "trained"} <= set(found):
         out["gain"] = {
-            mode: asdict(bootstrap_gain(found["base"][mode].successes(), found["trained"][mode].successes()))
-            for mode in ("sampled", "greedy")
+            mode: asdict(paired_gain(found["base"][mode], found["trained"][mode])) for mode in ("sampled", "greedy")
         }
     return out
 
 
 def _figures(result: Result) -> dict[str, Any]:
-    tasks = [result.episodes[i].job.task for i in range(0, len(result.episodes), result.samples)]
     figures: dict[str, Any] = {
-        "tasks": len(tasks),
+        "tasks": len(result.tasks),
         "samples": result.samples,
+        "faults": len(result.outcomes) - len(result.episodes),
         "success": result.success(),
-        "turns": asdict(bootstrap(result.per_task(lambda e: len(e.turns)))),
-        "sampled_tokens": asdict(bootstrap(result.per_task(lambda e: e.sampled_tokens))),
+        "turns": result.mean(lambda e: len(e.turns)),
+        "sampled_tokens": result.mean(lambda e: e.sampled_tokens),
         "pass_at_k": {str(2**i): asdict(result.pass_at(2**i)) for i in range(8) if 2**i <= result.samples},
         "level": {}, "language": {},
     }  # fmt: skip
     for key in ("level", "language"):
-        for value in sorted({getattr(task, key) for task in tasks}):
+        for value in sorted({getattr(e.job.task, key) for e in result.episodes}):
             figures[key][str(value)] = result.where(key, value).success()
     names = sorted({name for e in result.episodes for name in e.metrics})
-    figures["metrics"] = {name: asdict(bootstrap(result.metric(name))) for name in names}
+    figures["metrics"] = {name: result.metric(name) for name in names}
     return figures
 
 
@@ -217,13 +203,16 @@ def main() -> None:
     evaluate, parts = parse(Evaluate, parts_of, about=Evaluate.__doc__ or "")
     torch.set_num_threads(evaluate.threads)
     console = Console()
-
-    def make_env() -> TextEnv:
-        return registry.make(evaluate.env, parts[evaluate.env])
-
-    policies = policies_of(evaluate, make_env(), parts, console)
-    console.print(f"model: {policies.engine.describe()}", soft_wrap=True, highlight=False)
-    figures = report(measure(evaluate, policies, make_env, parts["react"], console))
+    env = registry.make(evaluate.env, parts[evaluate.env])
+    tasks = pick_tasks(env, evaluate.split, evaluate.tasks)
+    policies = policies_of(evaluate, env, parts, console)
+    workers = LocalWorkers(lambda: policies.worker)
+    console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
+    try:
+        controller = Controller(workers, evaluate.slots, parts["faults"])
+        figures = report(measure(evaluate, controller, policies, tasks, console))
+    finally:
+        workers.close()
     show(figures, console)
     if evaluate.out:
         try:

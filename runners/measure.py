@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -10,44 +11,70 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agent_envs.core import Task, TextEnv
-from agents.chat import Chat
-from agents.engine import Engine
-from agents.react import Episode, Job, ReActSettings
-from agents.rollout import rollout
+from agents.engine import SamplingSettings
+from agents.react import Episode, Fault, Job
 from runners.config import UserError
-from runners.intervals import Interval, bootstrap, pass_at_k
+from runners.controller import Controller
+from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
 
 
 @dataclass(frozen=True)
 class Result:
-    """Episodes of one policy, ``samples`` per task, in the order of the tasks."""
+    """What one policy did, ``samples`` episodes per task, in the order of the tasks."""
 
-    episodes: tuple[Episode, ...]
+    outcomes: tuple[Episode | Fault, ...]
+    """A fault stands where the environment broke: it is part of no average."""
     samples: int
 
+    @property
+    def episodes(self) -> list[Episode]:
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Episode)]
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [self.outcomes[i].job.task for i in range(0, len(self.outcomes), self.samples)]
+
+    def _of_tasks(self) -> Iterator[list[Episode]]:
+        for i in range(0, len(self.outcomes), self.samples):
+            yield [o for o in self.outcomes[i : i + self.samples] if isinstance(o, Episode)]
+
     def per_task(self, value: Callable[[Episode], float]) -> list[float]:
-        """The mean over the samples of each task."""
-        numbers = np.array([value(e) for e in self.episodes]).reshape(-1, self.samples)
-        return [float(x) for x in numbers.mean(axis=1)]
+        """The mean over the samples of each task; not a number for a task that was never played to its end."""
+        return [sum(map(value, mine)) / len(mine) if mine else math.nan for mine in self._of_tasks()]
 
     def successes(self) -> list[float]:
         return self.per_task(lambda e: float(e.success or 0))
 
+    def mean(self, value: Callable[[Episode], float]) -> dict[str, float]:
+        """Mean over tasks with its 95 % interval: {"mean", "low", "high"}."""
+        return asdict(bootstrap(_known(self.per_task(value))))
+
     def success(self) -> dict[str, float]:
-        """Mean success with its 95 % interval: {"mean", "low", "high"}."""
-        return asdict(bootstrap(self.successes()))
+        return self.mean(lambda e: float(e.success or 0))
 
     def pass_at(self, k: int) -> Interval:
-        """Unbiased pass@k with its interval."""
-        return bootstrap([pass_at_k(self.samples, round(s * self.samples), k) for s in self.successes()])
+        """Unbiased pass@k with its interval, over the tasks with so many episodes."""
+        counts = [(len(mine), sum(bool(e.success) for e in mine)) for mine in self._of_tasks()]
+        return bootstrap([pass_at_k(n, right, k) for n, right in counts if n >= k])
 
-    def metric(self, name: str) -> list[float]:
+    def metric(self, name: str) -> dict[str, float]:
         """One of the environment's metrics at the end of the episodes, 0 where it was not reached."""
-        return self.per_task(lambda e: e.metrics.get(name, 0.0))
+        return self.mean(lambda e: e.metrics.get(name, 0.0))
 
     def where(self, key: str, value: object) -> Result:
         """The part of the tasks whose ``key`` (level, language) is ``value``."""
-        return Result(tuple(e for e in self.episodes if getattr(e.job.task, key) == value), self.samples)
+        return Result(tuple(o for o in self.outcomes if getattr(o.job.task, key) == value), self.samples)
+
+
+def paired_gain(before: Result, after: Result) -> Interval:
+    """The difference in success on the tasks that both played."""
+    pairs = zip(before.successes(), after.successes(), strict=True)
+    known = [(a, b) for a, b in pairs if not (math.isnan(a) or math.isnan(b))]
+    return bootstrap_gain([a for a, _ in known], [b for _, b in known])
+
+
+def _known(values: Sequence[float]) -> list[float]:
+    return [x for x in values if not math.isnan(x)]
 
 
 def pick_tasks(env: TextEnv, split: str, n: int) -> list[Task]:
@@ -59,22 +86,22 @@ def pick_tasks(env: TextEnv, split: str, n: int) -> list[Task]:
 
 
 def evaluate_tasks(
-    make_env: Callable[[], TextEnv],
-    engine: Engine,
-    chat: Chat,
+    controller: Controller,
+    sampling: SamplingSettings,
     tasks: Sequence[Task],
-    react: ReActSettings,
     console: Console,
     *,
     seed: int,
     samples: int = 1,
 ) -> Result:
-    """Plays every task ``samples`` times with the engine's present policy and sampling."""
+    """Plays every task ``samples`` times with the loaded policy. Raises UserError when every episode broke."""
     jobs = [Job(task, sample, seed) for task in tasks for sample in range(samples)]
     with Progress(
         TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True, disable=not console.is_terminal,
     ) as bar:  # fmt: skip
         job = bar.add_task("", total=len(jobs))
-        played = rollout(make_env, engine, chat, jobs, react, on_episode=lambda _: bar.advance(job))
-    return Result(tuple(played), samples)
+        played = controller.play(jobs, sampling, on_end=lambda: bar.advance(job))
+    if not played.episodes:
+        raise UserError(f"no episode was played to its end; the last one broke so: {played.faults[-1]}")
+    return Result(tuple(played.outcomes), samples)

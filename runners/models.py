@@ -11,16 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging as hf_logging
 
 from agent_envs.core import TextEnv
+from agents.actor_critic import ActorCritic, LoraSettings
 from agents.chat import Chat, ChatSettings
 from runners.config import UserError
 from runners.pretrain import ensure_tiny
 
 TINY = "tiny"
+
+
+@dataclass(frozen=True)
+class BaseSpec:
+    """All that a base model is made from; another process makes the same bits of it."""
+
+    source: str
+    """Hugging Face folder or hub name."""
+    device: str
+    dtype: str
+    chat: ChatSettings
+    merged: tuple[tuple[LoraSettings, str], ...] = ()
+    """Adapters of earlier runs, by settings and checkpoint folder, that became part of the weights, in this order."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +49,11 @@ class Base:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of names, shapes and a sample of every weight: an adapter belongs to one base model."""
+        """Hash of all weights by name: it tells which model an adapter belongs to and a KL divergence is taken from."""
         found = hashlib.sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
-            step = max(1, tensor.numel() // 1024)
-            found.update(f"{name} {tuple(tensor.shape)} ".encode())
-            found.update(tensor.detach().flatten()[::step].float().cpu().numpy().tobytes())
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
         return found.hexdigest()
 
 
@@ -58,17 +72,24 @@ def device_of(name: str) -> torch.device:
         raise UserError(f"--device {name}: {str(error).splitlines()[0]}") from None
 
 
-def load_base(source: str, device: torch.device, dtype: str, chat: ChatSettings) -> Base:
+def load_base(spec: BaseSpec) -> Base:
     """Loads a Hugging Face folder (or hub name) with its tokenizer and chat template. Raises UserError."""
     hf_logging.disable_progress_bar()
+    source, device = spec.source, device_of(spec.device)
     if not Path(source).is_dir() and not _hub_name(source):
         raise UserError(f"no model at {source!r}: give tiny, a Hugging Face folder or, to be evaluated, a run folder")
     try:
         tokenizer = _tokenizer(source)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=spec.dtype, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"cannot load the model {source!r}: {str(error).strip().splitlines()[0]}") from None
-    return Base(model.to(device).eval(), Chat(tokenizer, chat), source)
+    model = model.to(device).eval()
+    for lora, checkpoint in spec.merged:
+        actor = ActorCritic(model, lora, critic=None)
+        actor.load(checkpoint)
+        assert isinstance(actor.model, PeftModel)
+        model = actor.model.merge_and_unload().eval()
+    return Base(model, Chat(tokenizer, spec.chat), source)
 
 
 def _hub_name(source: str) -> bool:

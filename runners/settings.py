@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_envs import registry
+from agent_envs.hosts import HostSettings
 from agents.actor_critic import CriticSettings, LoraSettings
 from agents.chat import ChatSettings
 from agents.react import ReActSettings
+from agents.rollout import FaultSettings
 from algorithms import algorithm_class
 from runners.models import TINY
 from runners.pretrain import PretrainSettings
@@ -26,6 +28,8 @@ class Train:
     """`tiny` (made here, first, in some minutes), or a Hugging Face folder or hub name with a chat template."""
     out: Path | None = None
     """Run folder; by default runs/ENV-ALGO-SEED-TIME."""
+    init_from: Path | None = None
+    """A run folder to begin from: what it learned becomes part of the base model, and of the reference of the KL."""
     seed: int = 0
     """Seed of everything random in the run; the same seed plays the same episodes."""
     updates: int = 60
@@ -47,13 +51,23 @@ class Train:
     token_budget: int = 16384
     """Tokens per forward pass; larger minibatches are cut into subtrees with the same gradient."""
     slots: int = 128
-    """Episodes played at once."""
+    """Episodes that one worker plays at once."""
+    workers: int = 0
+    """Processes that play episodes, each in portions of `slots`; 0 plays them in the trainer's own process."""
+    exact: bool = True
+    """Wait for slow environments, so that the same seed gives the same bits whatever the timing."""
     eval_every: int = 10
     """Updates between evaluations on validation tasks; 0 for none."""
     eval_tasks: int = 128
     """Validation tasks of each."""
     test_tasks: int = 500
     """Test tasks of the evaluations before and after; 0 for none."""
+    save_every: int = 1
+    """Updates between checkpoints: so many are lost at most when the run is killed."""
+    keep_last: int = 2
+    """Newest checkpoints that are kept, beside the one that did best on validation tasks."""
+    max_skipped: int = 5
+    """The run stops after so many steps in a row whose loss or gradient was no number."""
     device: str = "auto"
     """Device of the model: auto, cpu, cuda, …"""
     dtype: str = "float32"
@@ -62,21 +76,28 @@ class Train:
     """Threads of torch in this process; small models are fastest with one."""
 
     def __post_init__(self) -> None:
-        for name in ("updates", "eval_every", "test_tasks", "seed"):
+        for name in ("updates", "eval_every", "test_tasks", "seed", "workers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
-        for name in ("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks", "threads"):
+        for name in (
+            *("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks", "threads"),
+            *("save_every", "keep_last", "max_skipped"),
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if self.init_from is not None and self.model != TINY:
+            raise ValueError("with init_from the base model is that of the earlier run: leave model out")
 
 
 def parts_of(train: Train) -> dict[str, type]:
     """The settings classes that act in a run with these choices."""
     algorithm = algorithm_class(train.algo)
     parts: dict[str, type] = {train.env: registry.env_class(train.env).Config, train.algo: algorithm}
-    parts |= {"lora": LoraSettings, "react": ReActSettings, "chat": ChatSettings}
+    parts |= {"lora": LoraSettings, "react": ReActSettings, "envs": HostSettings, "faults": FaultSettings}
     if algorithm.critic:
         parts["critic"] = CriticSettings
-    if train.model == TINY:
+    if train.init_from is None:
+        parts["chat"] = ChatSettings
+    if train.model == TINY and train.init_from is None:
         parts["pretrain"] = PretrainSettings
     return parts

@@ -1,0 +1,141 @@
+"""Checkpoints: a folder that is there whole, or not at all.
+
+Invariant: ``MANIFEST.json`` names every file of the folder with its sha256 and is written last; the folder is filled
+under another name, forced to the disk and then renamed. What does not agree with its manifest is never loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from runners.config import UserError, dump_json
+
+MANIFEST = "MANIFEST.json"
+_NEW, _DAMAGED = ".new-", "damaged-"
+
+
+class Damaged(UserError):  # noqa: N818
+    """A checkpoint that is not what was written; its text names the file."""
+
+
+def name_of(update: int) -> str:
+    return f"update-{update}"
+
+
+def update_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("update-"))
+
+
+def checkpoints(parent: Path) -> list[Path]:
+    """The checkpoints in a folder, the oldest first; sound or not."""
+    return sorted((p for p in parent.glob("update-*") if p.name[7:].isdecimal()), key=update_of)
+
+
+def write(target: Path, fill: Callable[[Path], None]) -> None:
+    """Makes the folder ``target``, which ``fill`` writes its files into. Raises UserError when the disk refuses.
+
+    A damaged folder of that name is kept beside it under another name.
+    """
+    new = target.with_name(_NEW + target.name)
+    try:
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        fill(new)
+        sums = {path.name: _sum_and_sync(path) for path in sorted(new.iterdir())}
+        with (new / MANIFEST).open("w", encoding="utf-8") as file:
+            file.write(dump_json(sums))
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_folder(new)
+        if target.exists():
+            aside = target.with_name(_DAMAGED + target.name)
+            shutil.rmtree(aside, ignore_errors=True)
+            target.rename(aside)
+        new.rename(target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        shutil.rmtree(new, ignore_errors=True)
+        sound = [path.name for path in checkpoints(target.parent)]
+        kept = f"{sound[-1]} is kept" if sound else "there is no earlier one"
+        raise UserError(
+            f"cannot write the checkpoint {target} ({error.strerror or error}); {kept}: make room, then --resume RUN"
+        ) from None
+
+
+def verify(folder: Path) -> None:
+    """Raises Damaged, naming the first file that is missing, cut short, changed or not in the manifest."""
+    try:
+        sums = json.loads((folder / MANIFEST).read_text("utf-8"))
+        if not isinstance(sums, dict):
+            raise ValueError
+    except FileNotFoundError:
+        raise Damaged(f"{folder / MANIFEST} is missing") from None
+    except ValueError:
+        raise Damaged(f"{folder / MANIFEST} cannot be read") from None
+    for name, expected in sums.items():
+        path = folder / name
+        if not path.is_file():
+            raise Damaged(f"{path} is missing")
+        if _sum(path) != expected:
+            raise Damaged(f"{path} was changed or cut short")
+    strange = {path.name for path in folder.iterdir()} - sums.keys() - {MANIFEST}
+    if strange:
+        raise Damaged(f"{folder / min(strange)} is not in the manifest")
+
+
+def newest_sound(parent: Path, tell: Callable[[str], None]) -> Path:
+    """The newest checkpoint that verifies; ``tell`` hears of every newer one that does not. Raises UserError."""
+    complaints = []
+    for folder in reversed(checkpoints(parent)):
+        try:
+            verify(folder)
+        except Damaged as damage:
+            complaints.append(str(damage))
+            continue
+        for complaint in complaints:
+            tell(f"{complaint}: that checkpoint is left out, {folder.name} is used")
+        return folder
+    found = "; ".join(complaints) or "there is none yet"
+    raise UserError(f"no sound checkpoint in {parent}: {found}")
+
+
+def prune(parent: Path, keep: Collection[int]) -> None:
+    """Removes all checkpoints but those of the updates ``keep``; a folder loses its manifest's name first."""
+    for folder in checkpoints(parent):
+        if update_of(folder) not in keep:
+            gone = folder.with_name(_NEW + "gone-" + folder.name)
+            folder.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+
+
+def clear_unfinished(parent: Path) -> None:
+    """Removes what a killed process was writing or removing."""
+    for folder in parent.glob(f"{_NEW}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sum_and_sync(path: Path) -> str:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return _sum(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

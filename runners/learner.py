@@ -1,0 +1,193 @@
+"""Turns the trees of an update into one change of the parameters.
+
+Invariant: what ``learn`` computes depends on the trees and on the state that ``tensors`` and ``counters`` save, on
+nothing else. A step whose loss or gradient is no number changes nothing and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from agents.actor_critic import ActorCritic
+from agents.backward import backward, forward_parts
+from agents.forest import Tree
+from agents.packing import pack
+from agents.tree import Batch, Forward, Kind
+from algorithms.base import Algorithm, Loss
+from runners.config import UserError
+from runners.settings import Train
+
+EpisodeId = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Credited:
+    """What an episode's states were worth and its actions were credited with, before the update."""
+
+    values: tuple[float, ...] | None
+    """V of every state, the last one included; None without a critic."""
+    advantages: tuple[float, ...] | None
+    """One for each action; None for an algorithm that has none."""
+
+
+@dataclass
+class Learned:
+    """What came of one update."""
+
+    row: dict[str, float] = field(default_factory=dict)
+    credited: dict[EpisodeId, Credited] = field(default_factory=dict)
+    untrained: set[EpisodeId] = field(default_factory=set)
+    """Episodes whose every step was skipped."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A minibatch: its trees, packed, with the trainer's own log-probabilities and the credit."""
+
+    trees: Sequence[Tree]
+    batch: Batch
+    old: Forward
+    credit: Any
+    mismatch: float
+
+    def episode_ids(self) -> set[EpisodeId]:
+        return {episode.job.id for tree in self.trees for episode, _ in tree.paths}
+
+
+class Learner:
+    """The trained model, its optimiser, and the algorithm that says what to descend."""
+
+    def __init__(
+        self, model: ActorCritic, algorithm: Algorithm[Any], critic_prompt: Sequence[int], train: Train
+    ) -> None:
+        self.model, self.algorithm, self.critic_prompt, self.train = model, algorithm, tuple(critic_prompt), train
+        groups = [
+            {"params": model.policy_parameters(), "lr": train.lr, "peak": train.lr},
+            {"params": model.value_parameters(), "lr": train.value_lr, "peak": train.value_lr},
+        ]
+        self.optimizer = torch.optim.AdamW(
+            [group for group in groups if group["params"]], betas=(0.9, 0.95), weight_decay=0.0
+        )
+        self.skipped, self.skipped_in_a_row = 0, 0
+
+    def learn(self, update: int, trees: Sequence[Tree]) -> Learned:
+        """One update of the parameters. Raises UserError when nothing but skipped steps came of the last ones."""
+        train, started, learned = self.train, monotonic(), Learned()
+        size = max(1, -(-len(trees) // train.minibatches))
+        pieces = [self.prepare(trees[i : i + size], measure=i == 0) for i in range(0, len(trees), size)]
+        for piece in pieces:
+            learned.credited |= self.credited(piece)
+        forwarded = monotonic()
+        share = max(0.1, 1 - (update - 1) / train.updates)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak"] * share
+        stats: list[dict[str, float]] = []
+        taken: set[EpisodeId] = set()
+        for _ in range(train.epochs):
+            for piece in pieces:
+                loss = backward(self.model, piece.batch, self.loss_of(piece), train.token_budget)
+                norm, stepped = self.step(loss.total)
+                stats.append(loss.stats | {"grad_norm": norm})
+                if stepped:
+                    taken |= piece.episode_ids()
+        learned.untrained = {name for piece in pieces for name in piece.episode_ids()} - taken
+        learned.row = {
+            key: _mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
+        }
+        raw = sum(piece.batch.raw_tokens for piece in pieces)
+        learned.row |= {
+            "mismatch": max((piece.mismatch for piece in pieces), default=0.0),
+            "packed_share": sum(len(piece.batch) for piece in pieces) / max(1, raw),
+            "seconds_forward": forwarded - started,
+            "seconds_update": monotonic() - forwarded,
+            "skipped_steps": float(self.skipped),
+        }
+        return learned
+
+    def prepare(self, trees: Sequence[Tree], *, measure: bool) -> _Piece:
+        """The batch with the trainer's own log-probabilities, how far the engine's were off, and the credit."""
+        batch = pack([tree.root for tree in trees], self.critic_prompt, self.model.device)
+        old = forward_parts(self.model, batch, self.train.token_budget)
+        mismatch = float((old.logp_T - batch.old_logp_T).abs().max()) if len(batch) else 0.0
+        batch = replace(batch, old_logp_T=old.logp_T)
+        # The divergence from the start is shown in any case; measuring it on one minibatch is enough for that.
+        if self.algorithm.needs_reference or measure:
+            batch = replace(batch, ref_logp_T=self.reference(batch))
+        return _Piece(trees, batch, old, self.algorithm.credit(batch, old), mismatch)
+
+    def reference(self, batch: Batch) -> Tensor:
+        def off(part: Batch) -> Forward:
+            logp_T = self.model.reference(part)
+            return Forward(logp_T, torch.zeros_like(logp_T))
+
+        return forward_parts(off, batch, self.train.token_budget).logp_T
+
+    def loss_of(self, piece: _Piece) -> Callable[[Forward], Loss]:
+        return lambda new: self.algorithm.loss(piece.batch, new, piece.credit)
+
+    def step(self, loss: Tensor) -> tuple[float, bool]:
+        """One optimiser step: (norm of the gradient, whether it was taken). Raises UserError after several in vain."""
+        norm = nn.utils.clip_grad_norm_(
+            [p for g in self.optimizer.param_groups for p in g["params"]], self.train.max_grad_norm
+        )
+        finite = bool(torch.isfinite(norm) and torch.isfinite(loss.detach()))
+        if finite:
+            self.optimizer.step()
+            self.skipped_in_a_row = 0
+        else:
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+        self.optimizer.zero_grad()
+        if self.skipped_in_a_row >= self.train.max_skipped:
+            raise UserError(
+                f"loss or gradient was not a number in {self.skipped_in_a_row} steps in a row: lower --lr, look at the "
+                "rewards in episodes.jsonl, or go on from an earlier checkpoint with --init-from"
+            )
+        return float(norm), finite
+
+    def credited(self, piece: _Piece) -> dict[EpisodeId, Credited]:
+        """Values and advantages of every episode of a minibatch, read off its tree."""
+        nodes = [node for tree in piece.trees for node in tree.root.walk()]  # in the order in which they were packed
+        place = {id(n): i for kind in Kind for i, n in enumerate(n for n in nodes if n.kind is kind)}
+        adv_A = self.algorithm.action_advantage(piece.batch, piece.credit)
+        adv = None if adv_A is None else adv_A.tolist()
+        value = None if piece.old.value_S is None else piece.old.value_S.tolist()
+        return {
+            episode.job.id: Credited(
+                None if value is None else tuple(value[place[id(s)]] for s in (tree.root, *(s for _, s in path))),
+                None if adv is None else tuple(adv[place[id(a)]] for a, _ in path),
+            )
+            for tree in piece.trees
+            for episode, path in tree.paths
+        }
+
+    # -- what a checkpoint keeps ---------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The optimiser's state: ``NUMBER.NAME`` for each parameter, in the order of the groups."""
+        state = self.optimizer.state_dict()["state"]
+        return {f"{i}.{name}": x.detach().cpu().clone() for i, one in state.items() for name, x in one.items()}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            i, _, name = key.partition(".")
+            state.setdefault(int(i), {})[name] = tensor
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+    def counters(self) -> dict[str, int]:
+        return {"skipped": self.skipped, "skipped_in_a_row": self.skipped_in_a_row}
+
+    def load_counters(self, counters: Mapping[str, int]) -> None:
+        self.skipped, self.skipped_in_a_row = counters["skipped"], counters["skipped_in_a_row"]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

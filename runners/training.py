@@ -1,0 +1,304 @@
+"""A training run: what it is made of, its loop, and the state from which it goes on.
+
+Read ``Training.run`` first.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+
+from agent_envs import registry
+from agent_envs.core import TextEnv
+from agents.actor_critic import ActorCritic, CriticSettings
+from agents.engine import SamplingSettings
+from agents.forest import Tree, grow
+from agents.react import Job
+from agents.rollout import Played
+from algorithms.base import Algorithm
+from runners import checkpoint
+from runners.config import UserError, dump_json
+from runners.controller import Controller
+from runners.curve import draw_curve
+from runners.folder import hold
+from runners.interrupts import Interrupts, Stopped
+from runners.learner import Learned, Learner
+from runners.ledger import Ledger
+from runners.measure import evaluate_tasks, pick_tasks
+from runners.models import load_base
+from runners.records import episode_stats
+from runners.report import Report
+from runners.runs import base_of, read_run
+from runners.settings import Train
+from runners.stream import TaskStream
+from runners.workers.local import LocalWorkers
+from runners.workers.process import ProcessWorkers
+from runners.workers.serve import Setup
+from runners.workers.worker import PlaySettings, Worker
+
+STATE, OPTIMIZER, RNG = "state.json", "optimizer.safetensors", "rng.safetensors"
+
+
+class Training:
+    """One run: what it is made of, and its loop. ``resume`` is the checkpoint from which it goes on.
+
+    Invariant: between two updates everything that later episodes and updates depend on is in the parameters and in
+    ``state``; a run that goes on from there computes the same bits. Use as a context manager.
+    """
+
+    def __init__(
+        self, train: Train, parts: Mapping[str, Any], folder: Path, console: Console, resume: Path | None = None
+    ) -> None:
+        self.train, self.parts, self.folder, self.console = train, parts, folder, console
+        self.began = time.monotonic()
+        self.interrupts = Interrupts()
+        self.lock = hold(folder)
+        self.algorithm: Algorithm[Any] = parts[train.algo]
+        self.group = self.algorithm.sampling.group
+        if train.episodes % self.group or train.episodes // self.group < train.minibatches:
+            raise UserError(
+                f"--episodes {train.episodes} must be a multiple of the group of {self.group}, with at least one task "
+                f"for each of the {train.minibatches} minibatches"
+            )
+        spec = base_of(train, parts, console, train.device)
+        base = load_base(spec)
+        self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
+        if resume is not None:
+            read_run(folder).check(base)
+        critic: CriticSettings | None = parts.get("critic")
+        self.model = ActorCritic(base.model, parts["lora"], critic, temperature=train.temperature, seed=train.seed)
+        prompt = self.chat.critic_prompt(critic.prompt) if critic else ()
+        self.learner = Learner(self.model, self.algorithm, prompt, train)
+        self.stream = TaskStream(self.make_env().tasks("train"), train.seed)
+        play = PlaySettings(
+            train.env, parts[train.env], parts["react"], parts["envs"], parts["faults"], train.slots, train.exact
+        )
+        workers = (
+            ProcessWorkers(Setup(spec, parts["lora"], play, train.threads), train.workers)
+            if train.workers
+            else LocalWorkers(lambda: Worker(self.model.model, self.chat, play))
+        )
+        self.controller = Controller(workers, train.slots, parts["faults"])
+        console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
+        console.print(self.model.summary(), soft_wrap=True, highlight=False)
+        state = None if resume is None else self.load(resume)
+        self.ledger = Ledger(folder / "ledger.jsonl", state and state["ledger"])
+        self.report = Report(folder, train.updates, console, state and state["report"])
+        for journal in (self.ledger.journal, self.report.metrics, self.report.episodes):
+            journal.cut()
+        self.update = 0 if state is None else state["update"]
+        self.warned = False
+        self.boundary = self.state()
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.controller.close()
+        self.ledger.journal.close()
+        self.lock.close()
+
+    def make_env(self) -> TextEnv:
+        return registry.make(self.train.env, self.parts[self.train.env])
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of work in this run, those before it was resumed included."""
+        return time.monotonic() - self.began
+
+    # -- the loop ------------------------------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Any]:
+        """Trains to the end, or until Stopped, and returns the summary. Raises UserError."""
+        with self.interrupts, self.report:
+            try:
+                if not self.update:
+                    self.save()
+                self.evaluate()
+                while self.update < self.train.updates:
+                    self.next_update()
+                    self.evaluate()
+            except Stopped:
+                if not self.saved(self.update):
+                    self.save()
+                raise
+            except OSError as error:
+                raise UserError(
+                    f"cannot write {error.filename or self.folder} ({error.strerror or error}): make room, then "
+                    f"--resume {self.folder}"
+                ) from None
+            with self.interrupts.shielded():
+                return self.summarise()
+
+    def next_update(self) -> None:
+        update, started = self.update + 1, time.monotonic()
+        jobs = self.jobs()
+        self.ledger.dispatch(update, [job.id for job in jobs])
+        self.controller.load(self.update, self.model.policy_state())
+        played = self.controller.play(jobs, SamplingSettings(temperature=self.train.temperature))
+        seconds = time.monotonic() - started
+        if played.episodes and not any(episode.turns for episode in played.episodes):
+            raise UserError(f"no task fits --react.max-tokens {self.parts['react'].max_tokens}: raise it")
+        row = episode_stats(played, self.group) | {
+            "sampled_tokens_per_s": sum(e.sampled_tokens for e in played.episodes) / seconds,
+            "seconds_rollout": seconds,
+            "seconds_env": played.seconds_env,
+        }
+        with self.interrupts.shielded():
+            # A lone survivor of a group has nothing to be compared with.
+            trees = grow(played.episodes, least=min(2, self.group))
+            learned = self.learner.learn(update, trees)
+            self.warn(learned.row)
+            self.account(update, played, trees, learned)
+            self.report.outcomes(update, played.outcomes, learned.credited)
+            self.report.update(update, row | learned.row | {"seconds": self.seconds})
+            self.update = update
+            self.boundary = self.state()
+            if update % self.train.save_every == 0 or update == self.train.updates:
+                self.save()
+
+    def jobs(self) -> list[Job]:
+        """What the next update plays: ``group`` episodes of each of its tasks."""
+        jobs = []
+        for _ in range(self.train.episodes // self.group):
+            task, visit = next(self.stream)
+            jobs += [Job(task, visit * self.group + g, self.train.seed) for g in range(self.group)]
+        return jobs
+
+    def account(self, update: int, played: Played, trees: Sequence[Tree], learned: Learned) -> None:
+        """Writes into the ledger what became of every episode of this update."""
+        for fault in played.faults:
+            task, sample, attempt = fault.job.id
+            self.ledger.drop(update, fault.job.id, str(fault))
+            if attempt < self.parts["faults"].retries:
+                self.ledger.dispatch(update, [(task, sample, attempt + 1)])
+        grown = {episode.job.id for tree in trees for episode, _ in tree.paths}
+        for episode in played.episodes:
+            if episode.job.id in learned.untrained:
+                self.ledger.drop(update, episode.job.id, "the gradient was no number")
+            elif episode.job.id not in grown:
+                self.ledger.drop(update, episode.job.id, "alone in its group" if episode.turns else "no turn fits")
+        self.ledger.train(update, [e.job.id for e in played.episodes if e.job.id in grown - learned.untrained])
+
+    def warn(self, row: Mapping[str, float]) -> None:
+        """Says once when the steps are so large that most of what they teach is clipped away."""
+        if row.get("clip_fraction", 0.0) > 0.4 and not self.warned:
+            self.warned = True
+            self.console.print(
+                f"[bold]more than 40 % of the ratios were clipped:[/] lower --lr, or set --{self.train.algo}.ratio to "
+                "one that grows less with the length of a turn (token, or a mean)",
+                soft_wrap=True,
+            )
+
+    # -- evaluation ----------------------------------------------------------------------------------------------
+
+    def evaluate(self) -> None:
+        """Measures success on fixed tasks, sampled and greedy, where this update asks for it."""
+        train, update = self.train, self.update
+        last = update == train.updates
+        if update == 0 or last:
+            split, n = "test", train.test_tasks
+        else:
+            split, n = "valid", train.eval_tasks if train.eval_every and update % train.eval_every == 0 else 0
+        if not n:
+            return
+        self.controller.load(update, self.model.policy_state())
+        tasks = pick_tasks(self.make_env(), split, n)
+        for mode, greedy in (("sampled", False), ("greedy", True)):
+            sampling = SamplingSettings(temperature=train.temperature, greedy=greedy)
+            result = evaluate_tasks(self.controller, sampling, tasks, self.console, seed=train.seed)
+            self.report.evaluation(update, split, mode, result.success(), self.seconds)
+
+    def summarise(self) -> dict[str, Any]:
+        """Success before and after, read from the records, which also hold what came before a resume."""
+        found: dict[str, Any] = {"start": {}, "final": {}}
+        for entry in self.evaluations():
+            if entry["split"] == "test":
+                place = "start" if entry["update"] == 0 else "final"
+                found[place][entry["mode"]] = {key: entry[key] for key in ("mean", "low", "high")}
+        found["seconds"] = round(self.seconds, 1)
+        (self.folder / "summary.json").write_text(dump_json(found), "utf-8")
+        draw_curve(self.folder, f"{self.train.env}, {self.train.algo}, seed {self.train.seed}")
+        return found
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        lines = (self.folder / "metrics.jsonl").read_text("utf-8").splitlines()
+        return [entry for entry in map(json.loads, lines) if entry["kind"] == "evaluation"]
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    def saved(self, update: int) -> bool:
+        return (self.checkpoints / checkpoint.name_of(update)).exists()
+
+    def state(self) -> dict[str, Any]:
+        """All but the tensors that the next update depends on; the records are on the disk up to here."""
+        return {
+            "update": self.update,
+            "seconds": self.seconds,
+            "reference": self.reference,
+            "stream": self.stream.state(),
+            "learner": self.learner.counters(),
+            "ledger": self.ledger.state(),
+            "report": self.report.state(self.update),
+        }
+
+    def save(self) -> None:
+        """Writes the checkpoint of the last finished update and removes those that are no longer kept."""
+
+        def fill(folder: Path) -> None:
+            self.model.save(folder)
+            save_file(self.learner.tensors(), folder / OPTIMIZER)
+            save_file(rng_state(), folder / RNG)
+            (folder / STATE).write_text(dump_json(self.boundary), "utf-8")
+
+        with self.interrupts.shielded():
+            checkpoint.write(self.checkpoints / checkpoint.name_of(self.update), fill)
+            checkpoint.prune(self.checkpoints, self.kept())
+
+    def kept(self) -> set[int]:
+        """Updates whose checkpoints stay: the newest ones, and the one that did best on validation tasks."""
+        there = [checkpoint.update_of(path) for path in checkpoint.checkpoints(self.checkpoints)]
+        valid = {e["update"]: e["mean"] for e in self.evaluations() if (e["split"], e["mode"]) == ("valid", "sampled")}
+        best = [u for u in valid if u in there and valid[u] == max(valid.values())]
+        return {*there[-self.train.keep_last :], *best[:1]}
+
+    def load(self, folder: Path) -> dict[str, Any]:
+        """Takes a checkpoint that was verified, and returns the rest of its state. Raises UserError."""
+        state: dict[str, Any] = json.loads((folder / STATE).read_text("utf-8"))
+        if state["reference"] != self.reference:
+            raise UserError(
+                f"{folder} belongs to another reference model: its KL divergence would be taken from another"
+            )
+        self.model.load(folder)
+        self.learner.load_tensors(load_file(folder / OPTIMIZER))
+        self.learner.load_counters(state["learner"])
+        self.stream.load(state["stream"])
+        load_rng_state(load_file(folder / RNG))
+        self.began -= state["seconds"]
+        return state
+
+
+def rng_state() -> dict[str, torch.Tensor]:
+    """torch's generators. Nothing here draws from them; an algorithm from outside may."""
+    found = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        found |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return found
+
+
+def load_rng_state(states: Mapping[str, torch.Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    for name, state in states.items():
+        if name != "cpu" and int(name.removeprefix("cuda:")) < torch.cuda.device_count():
+            torch.cuda.set_rng_state(state, name)

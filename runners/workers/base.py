@@ -1,0 +1,69 @@
+"""What every rollout backend promises.
+
+Invariants: a worker plays a portion only with the policy version that was asked for; a worker that was started again
+has none, so it plays nothing before it has loaded one. A portion's episodes are the same bits on every backend, because
+it is played as a whole by one engine: how many workers there are never shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from agents.engine import SamplingSettings
+from agents.react import Job
+from agents.rollout import Played
+
+BASE_MODEL = b""
+"""The policy without an adapter."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A portion of work: jobs that one engine plays side by side."""
+
+    jobs: tuple[Job, ...]
+    sampling: SamplingSettings
+
+
+class WorkerLost(RuntimeError):  # noqa: N818
+    """A worker's process ended, or said nothing, more often than is put up with."""
+
+
+class StaleWorker(RuntimeError):  # noqa: N818
+    """The worker has another policy version than the one asked for."""
+
+
+class Workers(Protocol):
+    """Plays portions of episodes."""
+
+    def start(self) -> str:
+        """Makes every worker ready. Returns one line about how the policy is run; raises what the user can mend."""
+
+    def load(self, version: int, adapter: bytes, sha256: str) -> None:
+        """Gives every worker a policy: safetensors bytes of an adapter, or BASE_MODEL.
+
+        Raises ValueError when the bytes have another hash.
+        """
+
+    def submit(self, spec: Spec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
+        """Plays a portion with exactly this version; the future raises StaleWorker where there is another one.
+
+        ``on_end`` is called, from any thread, as episodes end; again for those that a lost worker has to play again.
+        """
+
+    def kill(self, worker: int) -> None:
+        """Ends a worker as a crash would; it is started again, and what it was playing is played again."""
+
+    def close(self) -> None:
+        """Ends all workers and all that they started. Safe to call twice."""
+
+
+def check_sum(adapter: bytes, sha256: str) -> None:
+    """Raises ValueError when the bytes are not those that were sent."""
+    found = hashlib.sha256(adapter).hexdigest()
+    if found != sha256:
+        raise ValueError(f"the adapter was damaged on its way: its sha256 is {found[:12]}…, not {sha256[:12]}…")

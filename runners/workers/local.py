@@ -1,0 +1,45 @@
+"""The worker in this process: it shares the trainer's base weights and plays while it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from agents.rollout import Played
+from runners.workers.base import Spec
+from runners.workers.worker import Worker
+
+
+class LocalWorkers:
+    """See :class:`runners.workers.base.Workers`. A future is done when ``submit`` returns it."""
+
+    def __init__(self, make: Callable[[], Worker]) -> None:
+        self._make = make
+        self._worker = make()
+        self._policy: tuple[int, bytes, str] | None = None
+
+    def start(self) -> str:
+        return f"{self._worker.engine.describe()}, in this process"
+
+    def load(self, version: int, adapter: bytes, sha256: str) -> None:
+        self._worker.load(version, adapter, sha256)
+        self._policy = (version, adapter, sha256)
+
+    def submit(self, spec: Spec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
+        future: Future[Played] = Future()
+        try:
+            future.set_result(self._worker.play(spec, version, on_end))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def kill(self, worker: int) -> None:
+        if worker != 0:
+            raise IndexError(f"there is no worker {worker}")
+        self._worker.close()
+        self._worker = self._make()
+        if self._policy is not None:
+            self._worker.load(*self._policy)
+
+    def close(self) -> None:
+        self._worker.close()

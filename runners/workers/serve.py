@@ -1,0 +1,73 @@
+"""``python -m runners.workers.serve``: one rollout worker in a process of its own; `process` starts it.
+
+Both ends are this program, joined by a private socket, so messages are pickled; what an environment says has crossed
+its own host's boundary as JSON before it gets here.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from dataclasses import dataclass
+
+import torch
+
+from agent_envs.child import Channel, connect
+from agent_envs.core import SettingsError
+from agents.actor_critic import ActorCritic, LoraSettings
+from agents.chat import ChatError
+from agents.errors import ModelError
+from agents.rollout import Stalled
+from runners.config import UserError
+from runners.models import BaseSpec, load_base
+from runners.workers.base import StaleWorker
+from runners.workers.worker import PlaySettings, Worker
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker's process is told when it starts."""
+
+    base: BaseSpec
+    lora: LoraSettings
+    play: PlaySettings
+    threads: int = 1
+
+    def make(self) -> Worker:
+        base = load_base(self.base)
+        return Worker(ActorCritic(base.model, self.lora, critic=None).model, base.chat, self.play)
+
+
+def serve(channel: Channel) -> None:
+    """Answers until the parent is gone."""
+
+    def tell(*message: object) -> None:
+        channel.send_bytes(pickle.dumps(message))
+
+    try:
+        setup: Setup = pickle.loads(channel.recv_bytes())
+        torch.set_num_threads(setup.threads)
+        worker = setup.make()
+        tell("done", worker.engine.describe())
+        while True:
+            method, *arguments = pickle.loads(channel.recv_bytes())
+            if method == "load":
+                worker.load(*arguments)
+                tell("done", None)
+            else:
+                spec, version = arguments
+                try:
+                    tell("done", worker.play(spec, version, lambda: tell("ended", None)))
+                except StaleWorker as error:
+                    tell("stale", str(error))
+    except EOFError:
+        pass
+    except (UserError, SettingsError, ModelError, ChatError, Stalled, ValueError) as error:
+        tell("refused", str(error))
+    except Exception:
+        traceback.print_exc()  # the parent keeps the last lines of what is printed here
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    serve(connect())

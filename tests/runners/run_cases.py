@@ -1,0 +1,54 @@
+"""A small run on the identity environment: a demonstrator that is wrong in half of the turns, cloned in a second."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from runners.config import dump, dump_json, parse
+from runners.runs import BASE, CONFIG
+from runners.settings import Train, parts_of
+from runners.training import Training
+
+SMALL = """
+env: identity
+updates: 4
+episodes: 16
+minibatches: 2
+eval_every: 2
+eval_tasks: 8
+test_tasks: 8
+react: {max_action_tokens: 16, max_tokens: 256}
+envs: {processes: 1}
+pretrain:
+  {flaw: 0.5, demonstrations: 100, steps: 60, shape: {width: 64, mlp: 128}}
+"""
+TIMES = {"seconds", "seconds_rollout", "seconds_env", "seconds_forward", "seconds_update", "sampled_tokens_per_s"}
+
+
+def settings(folder: Path, *argv: str, text: str = SMALL) -> tuple[Train, dict[str, Any]]:
+    """The settings of a run, as the program would read them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder.parent / f"{folder.name}.yaml"
+    file.write_text(text)
+    return parse(Train, parts_of, ["--config", str(file), *argv], about="")
+
+
+def training(folder: Path, *argv: str, text: str = SMALL) -> Training:
+    """A run in a fresh folder, as ``train.py`` would begin it."""
+    train, parts = settings(folder, *argv, text=text)
+    run = Training(train, parts, folder, Console(file=io.StringIO()))
+    (folder / CONFIG).write_text(dump(train, parts))
+    (folder / BASE).write_text(dump_json({"source": run.source, "fingerprint": run.reference}))
+    (folder / "versions.json").write_text("{}")
+    return run
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The metrics of a run without what the clock decides."""
+    entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in e.items() if k not in TIMES} for e in entries]
