@@ -27,6 +27,8 @@ from agents.errors import ModelError
 NAME = "turnwise_slots"
 _HARMLESS = frozenset({"position_ids", "position_embeddings", "output_router_logits"})
 FIRST_LENGTH = 128
+_BEYOND_CACHE = 1 << 19
+"""Numbers in the keys of a layer from which on it is their way from memory that takes the time."""
 
 
 class SlotCache:
@@ -50,15 +52,20 @@ class SlotCache:
                 new[:, :, : old.shape[2]] = old
             self.layers[index] = (grown[0], grown[1])
 
-    def write(self, layer: int, key_TKD: Tensor, value_TKD: Tensor, row_T: Tensor, pos_T: Tensor) -> None:
-        """Stores the new tokens' keys and values."""
+    def places(self, kv_heads: int, row_T: Tensor, pos_T: Tensor) -> Tensor:
+        """(K * T): where the tokens' keys lie in a layer seen as one list of vectors."""
+        head_K1 = torch.arange(kv_heads, device=row_T.device)[:, None]
+        return ((row_T * kv_heads + head_K1) * self.length + pos_T).flatten()
+
+    def write(self, layer: int, key_KTD: Tensor, value_KTD: Tensor, place: Tensor) -> None:
+        """Stores the new tokens' keys and values at ``places``."""
         pair = self.layers.get(layer)
         if pair is None:
-            shapes = ((self.slots, x.shape[1], self.length, x.shape[2]) for x in (key_TKD, value_TKD))
-            keys, values = (key_TKD.new_zeros(shape) for shape in shapes)
+            shapes = ((self.slots, x.shape[0], self.length, x.shape[2]) for x in (key_KTD, value_KTD))
+            keys, values = (key_KTD.new_zeros(shape) for shape in shapes)
             self.layers[layer] = pair = (keys, values)
-        pair[0][row_T, :, pos_T] = key_TKD
-        pair[1][row_T, :, pos_T] = value_TKD
+        for cached, new in zip(pair, (key_KTD, value_KTD), strict=True):
+            cached.view(-1, cached.shape[-1]).index_copy_(0, place, new.reshape(-1, new.shape[-1]))
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Copies the first ``length`` positions of row ``source`` to row ``target``."""
@@ -110,8 +117,15 @@ class Plan:
         self.pick_N = self.row_T[:n] - low
         self._decode: dict[tuple[int | None, int], Tensor] = {}
         self._stairs: dict[int | None, Tensor] = {}
+        self._places: dict[int, Tensor] = {}
         singles = [g[0] for g in self.groups if len(g) == 1]
         self.new, self.past = (max((x(r) for r in singles), default=0) for x in (lambda r: r.new, lambda r: r.past))
+
+    def places(self, kv_heads: int) -> Tensor:
+        """Where the new tokens go in a layer with so many key heads."""
+        if kv_heads not in self._places:
+            self._places[kv_heads] = self.cache.places(kv_heads, self.row_T, self.pos_T)
+        return self._places[kv_heads]
 
     def decode_mask(self, window: int | None, repeat: int, dtype: torch.dtype) -> Tensor:
         """(N * repeat, 1, C) additive mask: keys up to the query's own position, and inside the window.
@@ -189,7 +203,11 @@ def _decode(plan: Plan, query_NHD: Tensor, keys: Tensor, values: Tensor, scale: 
         mask = plan.decode_mask(window, kv_heads, query.dtype)
         batched = (x.flatten(0, 1) for x in (query, keys, values))  # views: a cut row keeps its stride
         q, k, v = batched
-        weight = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale).softmax(-1)
+        if q.shape[1] == 1 and k.numel() > _BEYOND_CACHE:
+            score = torch.bmm(k, q.transpose(1, 2) * scale).view_as(mask).add_(mask)
+        else:
+            score = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)
+        weight = score.softmax(-1)
         out = torch.bmm(weight, v).view(*query.shape[:3], v.shape[-1])
     else:
         mask = plan.decode_mask(window, 1, query.dtype)[:, None]
@@ -265,7 +283,7 @@ def slots_attention(
     plan.seen.add(layer)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     query_HTD = query[0]
-    plan.cache.write(layer, key[0].transpose(0, 1), value[0].transpose(0, 1), plan.row_T, plan.pos_T)
+    plan.cache.write(layer, key[0], value[0], plan.places(key.shape[1]))
     keys, values = plan.cache.layers[layer]
     n = len(plan.rows)
     decoded = _decode(plan, query_HTD[:, :n].transpose(0, 1), keys, values, scale, sliding_window) if n else None

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 
 from agents.engine.cache import NAME
 from agents.errors import ModelError
+from agents.linear import widen
 
 MERGE_UP_TO = 1_000_000_000
 """Parameters up to which float32 models run with the adapter merged into a second copy of the adapted weights."""
@@ -48,6 +49,7 @@ def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
     if twin.is_gradient_checkpointing:
         twin.gradient_checkpointing_disable()
     twin.set_attn_implementation(NAME)
+    widen(twin)
     return twin
 
 
