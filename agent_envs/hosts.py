@@ -203,8 +203,10 @@ class _Host:
         how = self._child.ending(_GRACE)
         if self._child.flooded:
             self._fail(FaultKind.FLOODED, stage, "it printed more than it may")
-        said = " ".join(self._child.tail().split())
-        self._fail(FaultKind.EXITED, stage, f"{how}{'; last it printed: ' if said else ''}{said[-300:]}")
+        printed = self._child.tail()
+        _, crash, where = printed.partition("Fatal Python error: ")  # its innermost frame comes first
+        said = " ".join((crash + where)[:400].split() if crash else printed[-400:].split())
+        self._fail(FaultKind.EXITED, stage, f"{how}{'; last it printed: ' if said else ''}{said}")
 
     def _fail(self, kind: FaultKind, stage: Stage, message: str) -> NoReturn:
         with self._counting:
