@@ -1,7 +1,7 @@
 // The merged tree of a group: states as nodes, actions as edges, the end of each episode as a leaf.
 
 const ROW = 58;
-const PAD = { left: 16, right: 106, top: 26, bottom: 34 };
+const PAD = { left: 26, right: 106, top: 26, bottom: 34 };
 
 // Depth and row of every state; leaves take the rows one after another, a parent stands in the middle of its children.
 function layout(tree) {
@@ -103,8 +103,8 @@ function edge(group, state, from, to, step) {
     svg("title", {}, `${gist(turn.action)}\nreward ${number(turn.reward)}, advantage ${signed(turn.advantage)}, taken ${state.count}×`),
     svg("path", { class: "touch", d }),
     svg("path", { class: `edge ${sign(turn.advantage)}`, d, "stroke-width": 1.2 + Math.log2(state.count) * 0.9 }),
-    svg("text", { class: "action", x: middle, y: to.y - 7, "text-anchor": "middle" }, cut(gist(turn.action), (step - bend - 12) / 6)),
-    svg("text", { class: `credit ${sign(turn.advantage)}`, x: middle, y: to.y + 14, "text-anchor": "middle" }, numbers.join("  ")),
+    svg("text", { class: "action", x: middle, y: to.y - 7, "text-anchor": "middle" }, cut(gist(turn.action), (step - bend - 16) / 6.2)),
+    svg("text", { class: `credit ${sign(turn.advantage)}`, x: middle, y: to.y + 14, "text-anchor": "middle" }, numbers.join(" · ")),
   ];
 }
 
@@ -112,7 +112,7 @@ function edge(group, state, from, to, step) {
 function drawTree(group, current, width, open) {
   const { tree } = group;
   const { place, rows, depth } = layout(tree);
-  const step = Math.min(210, Math.max(124, (width - PAD.left - PAD.right) / Math.max(1, depth)));
+  const step = Math.min(210, Math.max(108, (width - PAD.left - PAD.right) / Math.max(1, depth)));
   const at = place.map((p) => ({ x: PAD.left + p.depth * step, y: PAD.top + p.row * ROW }));
   const path = pathOfEpisode(tree, current);
   const [across, down] = [PAD.left + depth * step + PAD.right, PAD.top + (rows - 1) * ROW + PAD.bottom];

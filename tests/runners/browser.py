@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +20,14 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE = 60.0
+START = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(fd), fcntl.F_DUPFD, 10) for fd in sys.argv[1:3]]
+for end, wanted in zip(ends, (3, 4)):
+    os.dup2(end, wanted)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Chromium speaks its protocol on file descriptors 3 and 4: this puts ours there."""
 
 
 def chromium() -> str | None:
@@ -33,10 +42,9 @@ class Browser:
         self.profile = tempfile.mkdtemp(prefix="viewer-")
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
-        # Chromium speaks its protocol on file descriptors 3 and 4; a shell puts ours there.
         self._process = subprocess.Popen(
             [
-                "/bin/sh", "-c", f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}', program,
+                sys.executable, "-c", START, str(to_read), str(to_write), program,
                 "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                 "--no-first-run", "--disable-background-networking", "--disable-component-update", "--lang=en",
                 "--remote-debugging-pipe", f"--user-data-dir={self.profile}", "about:blank",
@@ -89,6 +97,13 @@ class Browser:
         answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def enter(self, selector: str, text: str) -> None:
+        """Gives a field a value, as typing or choosing does."""
+        node = f"document.querySelector({json.dumps(selector)})"
+        self(f"{node}.value = {json.dumps(text)}")
+        for event in ("input", "change"):
+            self(f"{node}.dispatchEvent(new Event('{event}'))")
 
     def press(self, key: str) -> None:
         for kind in ("keyDown", "keyUp"):

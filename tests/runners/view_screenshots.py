@@ -12,7 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+    sys.path.append(str(Path(__file__).resolve().parent))
 
 from browser import Browser, chromium
 
