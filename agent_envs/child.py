@@ -5,7 +5,8 @@ Invariants:
 - The child leads a session and a process group of its own. What it starts stays in that group unless it leaves it by a
   ``setsid`` or ``setpgid`` of its own, and dies with it.
 - Nothing that a child does blocks its parent: everything read or written has a deadline, and what it prints is drained.
-- When the parent ends in any way, ``kill -9`` included, the group is killed, even while it hangs in C code.
+- When the parent ends in any way, ``kill -9`` included, the group is killed, even while it hangs in C code. (A fork of
+  the parent that never started another program counts as the parent.)
 
 The parent's side is `Child`; a module that is to run as one calls `connect` first thing in its main.
 """

@@ -6,7 +6,13 @@ Invariants:
 - Blame falls on the one environment whose call was being served; the others of a host that had to die get HostLost.
 - Nothing that a host says is trusted: it is read as JSON of bounded length, and checked.
 
-An `EnvHosts` makes environments; each is a `RemoteEnv`, which is used as a `TextEnv` is.
+An `EnvHosts` makes environments; each is a `RemoteEnv`, which is used as a `TextEnv` is::
+
+    with EnvHosts(partial(make, "wiki"), HostSettings(processes=4)) as hosts:
+        env = hosts.make()
+        observation, info = env.reset(seed=0)
+
+A process is no sandbox: what runs in it may read, write and kill whatever its user may.
 """
 
 from __future__ import annotations
@@ -15,22 +21,16 @@ import pickle
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
-from time import monotonic
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from gymnasium.error import ResetNeeded
 
-from agent_envs.answers import OK, SETTINGS, Garbage, decode, nothing, printable, reset_values, step_values
-from agent_envs.child import Child, Oversize
+from agent_envs.answers import Garbage, nothing, reset_values, step_values
 from agent_envs.core import PlayableEnv, SettingsError
 from agent_envs.faults import EnvFault, FaultKind, HostLost, Stage, one_line
-from agent_envs.host import SLACK
+from agent_envs.host_process import HostProcess
 
 T = TypeVar("T")
-
-_GRACE = 1.0
-"""Seconds that a host gets to end by itself after it closed its connection, so that how it ended is known."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class EnvHosts:
             hint = "use a function or class of a module, or a functools.partial of one"
             raise TypeError(f"make_env cannot be pickled ({one_line(error)}): {hint}") from error
         self._lock = threading.Lock()
-        self._hosts = [_Host(self._make_env, self.settings) for _ in range(self.settings.processes)]
+        self._hosts = [HostProcess(self._make_env, self.settings) for _ in range(self.settings.processes)]
         self._closed = False
 
     def make(self) -> RemoteEnv:
@@ -102,123 +102,17 @@ class EnvHosts:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _reserve(self) -> _Host:
+    def _reserve(self) -> HostProcess:
         with self._lock:
             if self._closed:
                 raise RuntimeError("these hosts are closed")
             for number, host in enumerate(self._hosts):
                 if host.dead:
                     host.bury()
-                    self._hosts[number] = _Host(self._make_env, self.settings)
+                    self._hosts[number] = HostProcess(self._make_env, self.settings)
             host = min(self._hosts, key=lambda host: (host.envs, not host.started))
             host.add(1)
             return host
-
-
-class _Host:
-    """One process: it starts with the first call, and once it is dead it stays so."""
-
-    def __init__(self, make_env: bytes, settings: HostSettings) -> None:
-        self.settings, self.envs = settings, 0
-        self._setup = pickle.dumps((make_env, settings.memory_mb, settings.output_kb * 1024))
-        self._child: Child | None = None
-        self._serving, self._counting = threading.Lock(), threading.Lock()
-        self._serials, self._numbers = count(), count()
-        self._killed = False
-        self._blamed = False
-        """Whether an environment was told already that it ended the process."""
-
-    @property
-    def started(self) -> bool:
-        return self._child is not None
-
-    @property
-    def dead(self) -> bool:
-        return self._killed or (self._child is not None and not self._child.alive)
-
-    def add(self, envs: int) -> None:
-        with self._counting:
-            self.envs += envs
-
-    def number(self) -> int:
-        """A number for a new environment."""
-        return next(self._numbers)
-
-    def kill(self) -> None:
-        """From outside: nobody is to blame."""
-        with self._counting:
-            self._killed = self._blamed = True
-        if self._child is not None:
-            self._child.kill()
-
-    def bury(self) -> None:
-        """Frees what the dead process held; one of its environments has still to take the blame."""
-        if self._child is not None:
-            self._child.kill()
-
-    def call(self, stage: Stage, *arguments: Any) -> Any:
-        """What the environment answered. Raises EnvFault, HostLost and SettingsError."""
-        seconds = self.settings.reset_seconds if stage in (Stage.MAKE, Stage.RESET) else self.settings.step_seconds
-        serial = next(self._serials)
-        request = pickle.dumps((serial, stage.value, *arguments))
-        with self._serving:
-            if self._killed:
-                self._lost()
-            try:
-                beginning, value = decode(self._exchange(request, seconds), serial)
-            except TimeoutError:
-                self._fail(FaultKind.HUNG, stage, f"no answer in {seconds:g} s")
-            except Oversize as error:
-                self._fail(FaultKind.FLOODED, stage, str(error))
-            except Garbage as error:
-                self._fail(FaultKind.GARBAGE, stage, str(error))
-            except EOFError:
-                self._gone(stage)
-            except BaseException:  # an interrupt: an answer would come that nobody waits for
-                self.kill()
-                raise
-            if beginning == FaultKind.MEMORY:  # what else it holds may be broken, too
-                self._fail(FaultKind.MEMORY, stage, value)
-        if beginning == OK:
-            return value
-        if beginning == SETTINGS:
-            raise SettingsError(value)
-        raise EnvFault(FaultKind(beginning), stage, value)
-
-    def _exchange(self, request: bytes, seconds: float) -> bytes:
-        deadline = monotonic() + seconds
-        if self._child is None:
-            child = Child("agent_envs.host")
-            with self._counting:
-                self._child, killed = child, self._killed
-            if killed:
-                child.kill()
-            child.send_bytes(self._setup, seconds)
-        self._child.send_bytes(request, deadline - monotonic())
-        return self._child.recv_bytes(deadline - monotonic(), self.settings.output_kb * 1024 + SLACK)
-
-    def _gone(self, stage: Stage) -> NoReturn:
-        """The process ended, or closed its connection."""
-        assert self._child is not None
-        how = self._child.ending(_GRACE)
-        if self._child.flooded:
-            self._fail(FaultKind.FLOODED, stage, "it printed more than it may")
-        printed = self._child.tail()
-        _, crash, where = printed.partition("Fatal Python error: ")  # its innermost frame comes first
-        said = " ".join((crash + where)[:400].split() if crash else printed[-400:].split())
-        self._fail(FaultKind.EXITED, stage, f"{how}{'; last it printed: ' if said else ''}{said}")
-
-    def _fail(self, kind: FaultKind, stage: Stage, message: str) -> NoReturn:
-        with self._counting:
-            blamed, self._killed, self._blamed = self._blamed, True, True
-        assert self._child is not None
-        self._child.kill()
-        if blamed:
-            self._lost()
-        raise EnvFault(kind, stage, printable(message)) from None
-
-    def _lost(self) -> NoReturn:
-        raise HostLost("the process of this environment was ended because of another one, or closed") from None
 
 
 class RemoteEnv:
@@ -228,7 +122,7 @@ class RemoteEnv:
     gone and its episode has to be played again. `info` comes as JSON keeps it: a tuple becomes a list.
     """
 
-    def __init__(self, host: _Host, number: int, prompt: str | None = None) -> None:
+    def __init__(self, host: HostProcess, number: int, prompt: str | None = None) -> None:
         self._host, self._number, self._prompt = host, number, prompt
         self._unusable = ""
         self._closed = False

@@ -140,6 +140,9 @@ def do(how: str, when: Path) -> Any:
         case ["send", data, "hang"]:
             do(f"send:{data}", when)
             time.sleep(1000)
+        case ["deaf"]:
+            os.closerange(3, 64)
+            time.sleep(1000)
         case ["twin"]:  # two processes that answer
             os.fork()
         case [name] if name in FIVE:

@@ -31,7 +31,8 @@ def test_messages_of_any_size(child: Child) -> None:
 def test_it_finds_what_the_parent_finds(child: Child) -> None:
     child.send_bytes(b"path", 20)
     before, *paths = child.recv_bytes(20).decode().splitlines()
-    assert paths[: len(sys.path)] == [os.path.abspath(path) for path in sys.path]
+    wanted = list(dict.fromkeys(os.path.abspath(path) for path in sys.path))
+    assert paths[: len(wanted)] == wanted
     assert before == str(os.environ.get("PYTHONPATH"))
 
 
@@ -108,6 +109,23 @@ def test_one_that_is_killed_from_outside_is_gone(child: Child) -> None:
     with pytest.raises(EOFError):
         child.recv_bytes(20)
     assert child.ending(5) == "signal SIGKILL" and not child.alive
+
+
+@pytest.mark.parametrize("module", ["child_main", "child_elsewhere"])
+def test_it_dies_when_nobody_holds_the_lifeline(module: str) -> None:
+    child = Child(module)
+    child.send_bytes(b"half 1000", 20)
+    with pytest.raises(TimeoutError):  # it is well
+        child.recv_bytes(1)
+    assert child.alive
+    os.close(child._lifeline)
+    child._lifeline = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with pytest.raises(EOFError):
+            child.recv_bytes(10)
+        assert child.ending(5) == ("signal SIGIO" if module == "child_main" else "signal SIGKILL")
+    finally:
+        child.kill()
 
 
 def test_a_module_that_does_not_exist_is_seen_in_the_tail() -> None:

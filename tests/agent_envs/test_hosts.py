@@ -108,6 +108,7 @@ CASES = [
     ("kill", "step", FaultKind.EXITED, "signal SIGKILL"),
     ("kill", "close", FaultKind.EXITED, "signal SIGKILL"),
     ("segfault", "step", FaultKind.EXITED, "signal SIGSEGV; last it printed: .*broken_env.py"),
+    ("deaf", "step", FaultKind.EXITED, "it closed its connection"),
     ("memory", "make", FaultKind.MEMORY, "MemoryError"),
     ("memory", "reset", FaultKind.MEMORY, "MemoryError"),
     ("memory", "step", FaultKind.MEMORY, "MemoryError"),
@@ -216,9 +217,9 @@ def test_what_hangs_is_killed(how: str, where: str, settings: HostSettings, tmp_
 
 def test_what_hangs_when_it_is_made_is_killed(tmp_path: Path) -> None:
     (tmp_path / "now").write_text("hang@make")
-    with EnvHosts(partial(BrokenEnv, tmp_path / "now"), HostSettings(reset_seconds=0.7)) as hosts:
-        with pytest.raises(EnvFault, match=r"make: hung: no answer in 0\.7 s"):
-            hosts.make()
+    hosts = EnvHosts(partial(BrokenEnv, tmp_path / "now"), HostSettings(reset_seconds=0.7))
+    with hosts, pytest.raises(EnvFault, match=r"make: hung: no answer in 0\.7 s"):
+        hosts.make()
 
 
 def test_a_broken_environment_that_hangs_in_close_is_killed_silently(tmp_path: Path) -> None:
