@@ -26,15 +26,16 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from agent_envs.hosts import HostSettings
 from agent_envs.wiki.baselines import Agent, FirstLinkAgent, RandomAgent, play
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.env import WikiEnv
-from agents.engine import SamplingSettings
-from agents.react import ReActSettings
+from agents.react import Job, ReActSettings
+from agents.rollout import FaultSettings, rollout
 from runners.config import dump_json
 from runners.evaluate import Evaluate, policies_of
 from runners.intervals import Interval, bootstrap
-from runners.measure import evaluate_tasks, pick_tasks
+from runners.measure import Result, pick_tasks
 from runners.report import versions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,13 +99,13 @@ def scripted(make: Callable[[WikiEnv], Agent], tasks: int) -> Interval:
 
 def blanked(run: Path, tasks: int, console: Console) -> Interval:
     """Success of a trained policy that sees nothing but its task."""
-    evaluate = Evaluate(model=str(run))
-    policies = policies_of(evaluate, WikiEnv(), {"react": ReActSettings()}, console)
-    policies.engine.load(1, policies.adapters["trained"])
-    policies.engine.sampling = SamplingSettings()
-    picked = pick_tasks(WikiEnv(), "test", tasks)
-    result = evaluate_tasks(BlankedWiki, policies.engine, policies.chat, picked, ReActSettings(), console, seed=0)
-    return bootstrap(result.successes())
+    parts = {"wiki": WikiConfig(), "react": ReActSettings(), "envs": HostSettings(), "faults": FaultSettings()}
+    policies = policies_of(Evaluate(model=str(run)), WikiEnv(), parts, console)
+    worker = policies.worker
+    worker.engine.load(1, policies.adapters["trained"])
+    jobs = [Job(task) for task in pick_tasks(WikiEnv(), "test", tasks)]
+    played = rollout(BlankedWiki, worker.engine, worker.chat, jobs, ReActSettings())
+    return Interval(**Result(tuple(played.outcomes), 1).success())
 
 
 def conditions(runs: Mapping[tuple[str, int], dict], others: Mapping[str, Interval]) -> Iterator[tuple[str, bool]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 import torch
@@ -16,16 +17,17 @@ from agents.actor_critic import ActorCritic, CriticSettings
 from agents.chat import CRITIC_TEXT, Chat
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
+from agents.forest import grow
 from agents.packing import pack
 from agents.react import Episode, Job, ReActSettings
-from agents.rollout import rollout, trees
+from agents.rollout import rollout
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Batch
 from algorithms.selfac import SelfAC
 from runners.config import parse
 from runners.settings import Train, parts_of
-from runners.train import Training
+from runners.training import Training
 
 REACT = ReActSettings(max_action_tokens=6, max_tokens=200)
 ENV = IdentityEnv()
@@ -47,7 +49,7 @@ def training(folder: Path, out: Path, algo: str = "selfac", seed: int = 1) -> tu
     argv = ["--env", "identity", "--algo", algo, "--model", str(folder), "--episodes", "8", "--minibatches", "1"]
     train, parts = parse(Train, parts_of, [*argv, "--react.max-action-tokens", "6"], about="")
     said = io.StringIO()
-    run = Training(train, parts, out, Console(file=said, width=200))
+    run = Training(train, parts, Path(mkdtemp(dir=out)), Console(file=said, width=200))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         for parameter in [*run.model.policy_parameters(), *run.model.value_parameters()]:
@@ -59,7 +61,7 @@ def play(model: ActorCritic, chat: Chat, n: int = 6, *, greedy: bool = False) ->
     engine = HFEngine(model.model, chat.stop_ids, max_length=REACT.max_tokens, slots=3)
     engine.load(1, model.policy_state())
     engine.sampling = SamplingSettings(greedy=greedy)
-    return rollout(IdentityEnv, engine, chat, [Job(ENV.tasks("train")[i]) for i in range(n)], REACT), engine
+    return rollout(IdentityEnv, engine, chat, [Job(ENV.tasks("train")[i]) for i in range(n)], REACT).episodes, engine
 
 
 def record(episodes: list[Episode]) -> list[object]:
@@ -108,13 +110,13 @@ def test_playing_encodes_no_critic_token(folder: Path, tmp_path: Path) -> None:
     episodes, engine = play(run.model, run.chat)
     # Everything but the last token, which nothing follows, is read once: nothing else went through the model.
     assert engine.encoded_tokens + engine.reused_tokens == sum(len(path(e)) - 1 for e in episodes)
-    assert run.critic_prompt and not any(contains(path(e), run.critic_prompt) for e in episodes)
+    assert run.learner.critic_prompt and not any(contains(path(e), run.learner.critic_prompt) for e in episodes)
     assert run.model.counters.critic_tokens == 0
-    batch = pack(trees(episodes), run.critic_prompt)
+    batch = pack([t.root for t in grow(episodes)], run.learner.critic_prompt)
     run.model(batch)  # training does encode them, and says so
-    assert run.model.counters.critic_tokens == len(run.critic_prompt) * batch.critic_S.numel() > 0
+    assert run.model.counters.critic_tokens == len(run.learner.critic_prompt) * batch.critic_S.numel() > 0
     tokens = tuple(int(t) for t in batch.token_T)
-    assert contains(tokens, run.critic_prompt)
+    assert contains(tokens, run.learner.critic_prompt)
 
 
 def test_all_values_and_ratios_of_an_episode_come_from_one_forward(folder: Path, tmp_path: Path) -> None:
@@ -122,11 +124,11 @@ def test_all_values_and_ratios_of_an_episode_come_from_one_forward(folder: Path,
     episodes, _ = play(run.model, run.chat)
     for episode in episodes:
         n = len(episode.turns)
-        batch = pack(trees([episode]), run.critic_prompt)
+        batch = pack([t.root for t in grow([episode])], run.learner.critic_prompt)
         passes, tokens = run.model.counters.passes, run.model.counters.tokens
         out = run.model(batch)
         assert (run.model.counters.passes - passes, run.model.counters.tokens - tokens) == (1, len(batch))
-        assert len(batch) == len(path(episode)) + (n + 1) * len(run.critic_prompt)
+        assert len(batch) == len(path(episode)) + (n + 1) * len(run.learner.critic_prompt)
         assert out.value_S is not None and torch.unique(out.value_S).numel() == n + 1
         ratio_A = batch.per_action(out.logp_T - batch.old_logp_T).exp()
         assert ratio_A.shape == (n,)
@@ -135,9 +137,9 @@ def test_all_values_and_ratios_of_an_episode_come_from_one_forward(folder: Path,
 
 def test_an_update_is_one_forward_and_backward_per_minibatch(folder: Path, tmp_path: Path) -> None:
     run, _ = training(folder, tmp_path)
-    episodes, _ = run.play(1)
+    episodes, _ = play(run.model, run.chat)
     before = run.model.counters.passes
-    row = run.learn(1, trees(episodes))
+    row = run.learner.learn(1, grow(episodes)).row
     # The old numbers, the reference (LoRA off; no part of the loss here) and the update itself.
     assert run.model.counters.passes - before == 3
     assert row["mismatch"] < 1e-3
@@ -149,7 +151,7 @@ def test_the_critic_teaches_the_shared_body(folder: Path, tmp_path: Path) -> Non
     def gradient(detach: bool) -> float:
         run, _ = training(folder, tmp_path)
         episodes, _ = play(run.model, run.chat)
-        batch: Batch = pack(trees(episodes), run.critic_prompt)
+        batch: Batch = pack([t.root for t in grow(episodes)], run.learner.critic_prompt)
         model = run.model
         model.critic = CriticSettings(detach_body=detach)
         algorithm = SelfAC(alpha=1.0)

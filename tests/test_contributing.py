@@ -23,8 +23,9 @@ from agents.tree import Batch, Forward, Kind, Node
 from algorithms import ALGORITHMS, Algorithm, Loss
 from algorithms.base import floats
 from runners.config import parse
+from runners.folder import open_run_folder
 from runners.settings import Train, parts_of
-from runners.train import Training
+from runners.training import Training
 
 RECIPES = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text("utf-8")
 
@@ -70,10 +71,11 @@ def test_one_line_each_and_the_program_trains(tmp_path: Path, monkeypatch: pytes
     argv = ["--env", "echo", "--algo", "reinforce", "--model", str(tmp_path / "model"), "--updates", "2"]
     argv += ["--episodes", "8", "--minibatches", "2", "--test-tasks", "0", "--eval-every", "0"]
     train, parts = parse(Train, parts_of, [*argv, "--react.max-action-tokens", "4"], about="")
-    run = Training(train, parts, tmp_path, Console(file=io.StringIO()))
-    run.run()
-    assert (tmp_path / "summary.json").is_file()
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+    out = open_run_folder(tmp_path / "run")
+    with Training(train, parts, out, Console(file=io.StringIO())) as run:
+        run.run()
+    assert (out / "summary.json").is_file()
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_the_example_environment_has_the_parts_that_are_named() -> None:

@@ -41,7 +41,7 @@ class Worker:
             model, chat.stop_ids, max_length=settings.react.max_tokens, slots=settings.slots, device=model.device
         )
         self.version: int | None = None
-        self.hosts = EnvHosts(partial(registry.make, settings.env, settings.env_settings), settings.hosts)
+        self.hosts = EnvHosts(partial(registry.env_class(settings.env), settings.env_settings), settings.hosts)
 
     def load(self, version: int, adapter: bytes, sha256: str) -> None:
         """Raises ValueError when the bytes have another hash; the policy is then as before."""

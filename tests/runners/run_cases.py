@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from runners.checkpoint import checkpoints
 from runners.config import dump, dump_json, parse
 from runners.runs import BASE, CONFIG
 from runners.settings import Train, parts_of
@@ -52,3 +54,11 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     """The metrics of a run without what the clock decides."""
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in e.items() if k not in TIMES} for e in entries]
+
+
+def fingerprint(folder: Path) -> str:
+    """Hash of the last checkpoint's weights."""
+    last = checkpoints(folder / "checkpoints")[-1]
+    files = sorted([*last.glob("adapter_model.safetensors"), *last.glob("value_head.safetensors")])
+    assert files
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
