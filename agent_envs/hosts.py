@@ -155,17 +155,21 @@ class RemoteEnv:
             return
         self._closed = True
         self._host.add(-1)
+        known = self._unusable
         try:
-            nothing(self._host.call(Stage.CLOSE, self._number))
+            self._ask(Stage.CLOSE, nothing)
         except HostLost:
             pass
         except (EnvFault, SettingsError):
-            if not self._unusable:
+            if not known:
                 raise
 
     def _call(self, stage: Stage, read: Callable[[Any], T], *arguments: Any) -> T:
         if self._closed or self._unusable:
             raise RuntimeError(f"this environment must not be used again: {self._unusable or 'it was closed'}")
+        return self._ask(stage, read, *arguments)
+
+    def _ask(self, stage: Stage, read: Callable[[Any], T], *arguments: Any) -> T:
         try:
             return read(self._host.call(stage, self._number, *arguments))
         except Garbage as error:

@@ -18,7 +18,7 @@ def running(pid: int) -> bool:
 
 def ended(pids: Iterable[int], seconds: float) -> bool:
     """Whether all of them end in that time."""
-    deadline = time.monotonic() + seconds
+    pids, deadline = list(pids), time.monotonic() + seconds
     while any(map(running, pids)):
         if time.monotonic() > deadline:
             return False

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from broken_env import BrokenEnv, EchoEnv
-from host_cases import ended, open_files, wait_for
+from host_cases import ended, open_files, running, wait_for
 
 from agent_envs import SettingsError, TextEnv
 from agent_envs.faults import EnvFault, FaultKind, HostLost, Stage
@@ -381,17 +381,20 @@ def test_a_parent_that_is_killed_takes_all_with_it(held: bool, tmp_path: Path) -
         [sys.executable, "-c", PARENT, str(when), "held" if held else ""],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
+    pids: list[int] = []
     try:
-        pids = [int(pid) for pid in wait_for(when.with_suffix(".pids")).split()]
+        pids += [int(pid) for pid in wait_for(when.with_suffix(".pids")).split()]
+        parent.kill()
+        parent.wait()
+        if held:  # without the lifeline they go on: that is what ends them otherwise
+            assert not ended(pids[:1], 1) and not ended(pids[1:], 0.1)
+            os.kill(int(when.with_suffix(".other").read_text()), signal.SIGKILL)
+        assert ended(pids, 5)
     finally:
         parent.kill()
         parent.wait()
-    if not held:
-        assert ended(pids, 5)
-    else:  # without the lifeline they go on: that is what ended them above
-        assert not ended(pids[:1], 1) and not ended(pids[1:], 0.1)
-        os.kill(int(when.with_suffix(".other").read_text()), signal.SIGKILL)
-        assert ended(pids, 5)
+        for pid in filter(running, pids):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
