@@ -194,7 +194,8 @@ def rollout(
             collect()
             check_progress()
         for env in idle:
-            env.close()
+            with contextlib.suppress(EnvFault):  # its episodes are over
+                env.close()
     except Exception:
         wait(stepping)
         for env in [*(seat.env for seat in active.values() if seat.env is not None), *idle]:

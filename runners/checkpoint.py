@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from runners.config import UserError, dump_json
 
 MANIFEST = "MANIFEST.json"
@@ -58,13 +60,12 @@ def write(target: Path, fill: Callable[[Path], None]) -> None:
             target.rename(aside)
         new.rename(target)
         _sync_folder(target.parent)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(new, ignore_errors=True)
         sound = [path.name for path in checkpoints(target.parent)]
         kept = f"{sound[-1]} is kept" if sound else "there is no earlier one"
-        raise UserError(
-            f"cannot write the checkpoint {target} ({error.strerror or error}); {kept}: make room, then --resume RUN"
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot write the checkpoint {target} ({why}); {kept}: make room, then --resume RUN") from None
 
 
 def verify(folder: Path) -> None:

@@ -38,7 +38,7 @@ from runners.config import UserError, dump_json, parse, run_program
 from runners.controller import Controller
 from runners.intervals import Interval
 from runners.measure import Result, evaluate_tasks, paired_gain, pick_tasks
-from runners.models import TINY, BaseSpec, load_base, source_of
+from runners.models import TINY, BaseSpec, device_of, load_base, source_of
 from runners.pretrain import PretrainSettings
 from runners.runs import base_of, is_run, locate
 from runners.workers.local import LocalWorkers
@@ -106,6 +106,7 @@ class Policies:
 
 def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], console: Console) -> Policies:
     """Loads what ``--model`` names. Raises UserError."""
+    device_of(evaluate.device)  # before the tiny model is made
     play = PlaySettings(
         evaluate.env, parts[evaluate.env], parts["react"], parts["envs"], parts["faults"], evaluate.slots, exact=True
     )

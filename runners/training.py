@@ -32,7 +32,7 @@ from runners.interrupts import Interrupts, Stopped
 from runners.learner import Learned, Learner
 from runners.ledger import Ledger
 from runners.measure import evaluate_tasks, pick_tasks
-from runners.models import load_base
+from runners.models import device_of, load_base
 from runners.records import episode_stats
 from runners.report import Report
 from runners.runs import base_of, read_run
@@ -67,6 +67,7 @@ class Training:
                 f"--episodes {train.episodes} must be a multiple of the group of {self.group}, with at least one task "
                 f"for each of the {train.minibatches} minibatches"
             )
+        device_of(train.device)  # before the tiny model is made
         spec = base_of(train, parts, console, train.device)
         base = load_base(spec)
         self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat

@@ -53,7 +53,11 @@ CASES: dict[str, tuple[str, list[str], str]] = {
     ),
     "unknown device": ("train", ["--env", "identity", "--device", "abacus", "--out", "{tmp}/d"], "--device abacus"),
     "missing settings file": ("train", ["--config", "{tmp}/none.yaml"], "cannot read"),
-    "evaluate: missing model": ("evaluate", ["--env", "identity", "--model", "{tmp}/none"], "no model at"),
+    "evaluate: missing model": (
+        "evaluate",
+        ["--env", "identity", "--tasks", "8", "--model", "{tmp}/none"],
+        "no model at",
+    ),
     "evaluate: unknown environment": ("evaluate", ["--env", "x"], "unknown environment 'x'"),
     "evaluate: bad flag": ("evaluate", ["--samples", "0"], "samples must be at least 1"),
     "pretrain: bad flag": ("pretrain", ["--env", "identity", "--pretrain.step", "3"], "--pretrain.steps"),

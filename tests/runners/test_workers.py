@@ -122,9 +122,7 @@ def test_another_version_is_never_played(workers: Workers, parts: tuple[Setup, b
     assert len(workers.submit(spec, 7).result().episodes) == 2
 
 
-def test_damaged_bytes_are_refused(
-    workers: Workers, parts: tuple[Setup, bytes, list[Job]]
-) -> None:
+def test_damaged_bytes_are_refused(workers: Workers, parts: tuple[Setup, bytes, list[Job]]) -> None:
     workers.load(9, BASE_MODEL, sha(BASE_MODEL))
     flipped = bytearray(parts[1])
     flipped[-5] ^= 1
