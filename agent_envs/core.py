@@ -201,6 +201,12 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """An independent copy of the state. Environments with immutable states return it as it is."""
         return copy.deepcopy(state)
 
+    def prepare(self) -> None:
+        """Builds what all episodes need and is not there yet; may take minutes, so that no reset or step has to.
+
+        Nothing by default. Raises SettingsError.
+        """
+
     def lexicon(self) -> Sequence[str]:
         """Words that a tokenizer made for this environment keeps whole, above all those that an agent must copy."""
         return ()

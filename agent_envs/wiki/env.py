@@ -84,6 +84,9 @@ class WikiEnv(TextEnv):
             self._opened = backend_of(self.config)
         return self._opened
 
+    def prepare(self) -> None:
+        _ = self.backend
+
     def __getstate__(self) -> dict[str, Any]:
         # A pickle may travel to another machine: it finds the corpus there by the settings, not by our path.
         return {**self.__dict__, "_opened": self._given}

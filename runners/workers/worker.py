@@ -41,6 +41,8 @@ class Worker:
             model, chat.stop_ids, max_length=settings.react.max_tokens, slots=settings.slots, device=model.device
         )
         self.version: int | None = None
+        # Here there is no deadline yet.
+        registry.make(settings.env, settings.env_settings).prepare()
         self.hosts = EnvHosts(partial(registry.env_class(settings.env), settings.env_settings), settings.hosts)
 
     def load(self, version: int, adapter: bytes, sha256: str) -> None:

@@ -246,3 +246,17 @@ def test_open_files_do_not_travel(small: WikiConfig, tmp_path: Path) -> None:
     data = pickle.dumps(env)
     assert len(data) < 20_000 and str(env.backend.folder).encode() not in data  # type: ignore[attr-defined]
     assert pickle.loads(data).step(env.expert()) == env.step(env.expert())
+
+
+def test_prepare_builds_the_corpus_before_the_first_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path))
+    env = WikiEnv(WikiConfig(train_worlds=2, valid_worlds=1, test_worlds=1))
+    env.reset(seed=0)
+    assert not list(tmp_path.rglob("*")), "making and resetting it build nothing"
+    env.prepare()
+    built = sorted(tmp_path.rglob("*"))
+    assert built
+    env.step(env.expert())
+    assert sorted(tmp_path.rglob("*")) == built
