@@ -58,6 +58,11 @@ class _Differentiable(torch.autograd.Function):
 class WideLinear(nn.Linear):
     """``nn.Linear``, faster for many rows of float32 on the CPU."""
 
+    packs: bool = False
+    """Keeps a copy of the weights in oneDNN's own order for calls without gradient: a third faster for few rows."""
+    _packed: tuple[int, Tensor] | None = None
+    """Version of the weights, and the copy that was made of it."""
+
     def forward(self, x: Tensor) -> Tensor:
         rows = x.numel() // self.in_features
         small = rows * self.in_features * self.out_features < WORTH
@@ -70,13 +75,27 @@ class WideLinear(nn.Linear):
         if torch.is_grad_enabled() and (x.requires_grad or self.weight.requires_grad):
             out_NO = _Differentiable.apply(x_NI, self.weight, self.bias)
         else:
-            out_NO = _times(x_NI, self.weight, self.bias)
+            out_NO = _times(x_NI, self._ordered(), self.bias)
         return out_NO[:rows].view(*x.shape[:-1], self.out_features)
 
+    def _ordered(self) -> Tensor:
+        weight = self.weight
+        if not self.packs or weight.is_inference():  # such a tensor does not tell when it was changed
+            return weight
+        version = weight._version
+        if self._packed is None or self._packed[0] != version:
+            self._packed = version, torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+        return self._packed[1]
 
-def widen(model: nn.Module) -> None:
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_packed"}
+
+
+def widen(model: nn.Module, *, packs: bool = False) -> None:
     """Makes every plain linear layer of ``model`` a wide one, where this machine gains by it. Weights stay."""
     if usable():
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.__class__ = WideLinear
+            if isinstance(module, WideLinear):
+                module.packs = packs

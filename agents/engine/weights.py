@@ -26,6 +26,8 @@ from agents.linear import widen
 
 MERGE_UP_TO = 1_000_000_000
 """Parameters up to which float32 models run with the adapter merged into a second copy of the adapted weights."""
+PACK_UP_TO = 100_000_000
+"""Parameters up to which a CPU engine keeps a copy of its linear layers in the order that is fastest to multiply."""
 VALUE_HEAD = "value_head."
 """Beginning of the names that a trainer sends along and that are no part of the policy."""
 _KEPT_INITIALISATIONS = (True, False, "gaussian", "orthogonal")
@@ -49,7 +51,7 @@ def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
     if twin.is_gradient_checkpointing:
         twin.gradient_checkpointing_disable()
     twin.set_attn_implementation(NAME)
-    widen(twin)
+    widen(twin, packs=sum(p.numel() for p in twin.parameters()) <= PACK_UP_TO)
     return twin
 
 

@@ -50,6 +50,26 @@ def test_values_and_gradients(n: int, i: int, o: int, bias: bool, monkeypatch: p
         assert off(wide(data), found[0][0]) <= 1e-5
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_packed_weights_follow_every_change(inference: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, wide = pair(96, 160, True, monkeypatch)
+    widen(wide, packs=True)
+    x = torch.randn(21, 96, generator=torch.Generator().manual_seed(0))
+    for scale in (1.0, 2.0):
+        with torch.inference_mode(inference), torch.no_grad():
+            for module in (plain, wide):
+                module[0].weight.mul_(scale)
+            assert off(wide(x), plain(x)) <= 1e-5
+    assert wide[0]._packed is not None
+    twin = copy.deepcopy(wide)
+    with torch.no_grad():
+        assert off(twin(x), plain(x)) <= 1e-5
+        monkeypatch.setattr(wide[0], "_packed", (wide[0].weight._version + 1, wide[0]._packed[1]))
+        wide[0].weight.mul_(2)  # now of the version that the stale copy claims
+        plain[0].weight.mul_(2)
+        assert off(wide(x), plain(x)) > 0.1, "the test would notice"
+
+
 def test_the_test_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, wide = pair(96, 160, False, monkeypatch)
     times = linear._times
