@@ -99,6 +99,10 @@ class Report:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self.console.is_terminal:
             self._live.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Closes the records. Safe to call twice."""
         self.metrics.close()
         self.episodes.close()
         self._board.close()

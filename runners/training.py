@@ -103,6 +103,7 @@ class Training:
 
     def __exit__(self, *_: object) -> None:
         self.controller.close()
+        self.report.close()
         self.ledger.journal.close()
         self.lock.close()
 
