@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
@@ -58,6 +59,7 @@ class Chat:
             raise ChatError("the tokenizer has no chat template; use an instruct model or set tokenizer.chat_template")
         self.tokenizer = tokenizer
         self._plain = plain_tokenizer(tokenizer)
+        self._whole = _unprefixed(tokenizer, added=True)
         self.control_ids = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
         """Ids that no text may become."""
         frame = self._frame()
@@ -132,7 +134,7 @@ class Chat:
     # -- the template ------------------------------------------------------------------------------------------
 
     def _template(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return tuple(self._whole.encode(text, add_special_tokens=False).ids)
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -175,8 +177,34 @@ class Chat:
 
 
 def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """The same tokenizer without added tokens: no string of text is special to it."""
+    """The same tokenizer without added tokens: no string of text is special to it, and none is changed."""
+    return _unprefixed(tokenizer, added=False)
+
+
+def _unprefixed(tokenizer: PreTrainedTokenizerBase, *, added: bool) -> Tokenizer:
+    """The same tokenizer, putting nothing in front of a text: texts are parts of a conversation, not its beginning.
+
+    Without ``added`` it knows no added tokens.
+    """
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
-    spec["added_tokens"] = []
+    if not added:
+        spec["added_tokens"] = []
     spec["post_processor"] = spec["truncation"] = spec["padding"] = None
+    for step in ("normalizer", "pre_tokenizer"):
+        spec[step] = _without_prefix(spec[step])
     return Tokenizer.from_str(json.dumps(spec))
+
+
+def _without_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A normalizer or pre-tokenizer that puts no space before a text; None where it does nothing else."""
+    if part is None or part["type"] == "Prepend":
+        return None
+    changed = dict(part)
+    if "prepend_scheme" in part:
+        changed["prepend_scheme"] = "never"
+    if "add_prefix_space" in part:
+        changed["add_prefix_space"] = False
+    for parts in ("normalizers", "pretokenizers"):
+        if parts in part:
+            changed[parts] = [kept for kept in map(_without_prefix, part[parts]) if kept is not None]
+    return changed
