@@ -58,7 +58,7 @@ def build(folder: Path, limit: int) -> tuple[str, str]:
     index = index_episodes(folder / "episodes.jsonl")
     groups = choose(index, limit, MAX_BYTES)
     episodes = load(index, groups)
-    chosen = describe(index, groups)
+    chosen = describe(index, groups, full=len(groups) < len(choose(index, limit, sys.maxsize)))
     name = folder.resolve().name
     return render(name, page_data(name, run, episodes, chosen)), chosen
 
@@ -79,8 +79,8 @@ def page_data(name: str, run: Run, groups: Sequence[Sequence[Episode]], chosen: 
     }
 
 
-def describe(index: Index, groups: Sequence[Group]) -> str:
-    """Says which episodes a page holds."""
+def describe(index: Index, groups: Sequence[Group], *, full: bool) -> str:
+    """Says which episodes a page holds; ``full`` when it has no room for more."""
     some, every = sum(len(group.places) for group in groups), index.episodes
     updates = sorted({group.update for group in groups})
     if not every:
@@ -92,7 +92,9 @@ def describe(index: Index, groups: Sequence[Group]) -> str:
         said = (
             f"{some:,} of {every:,} recorded episodes, whole groups spread evenly over update{'s'[: len(updates) > 1]} "
         )
-        said += f"{those} ({len(updates)} of {len(index.updates)}); --episodes N takes more or fewer"
+        said += f"{those} ({len(updates)} of {len(index.updates)}); " + (
+            "a page has no room for more" if full else "--episodes N takes more or fewer"
+        )
     return said + ("; the last line, not finished yet, is left out" if index.unfinished else "") + "."
 
 

@@ -163,7 +163,12 @@ def test_evenly() -> None:
 def test_the_choice_is_said(copied: Path) -> None:
     page, chosen = view.build(copied, 2)
     assert chosen.startswith("6 of 7 recorded episodes, whole groups spread evenly over updates 1, 2 (2 of 2)")
-    assert data_of(page)["chosen"] == chosen
+    assert data_of(page)["chosen"] == chosen and chosen.endswith("--episodes N takes more or fewer.")
+
+
+def test_a_page_without_room_says_so(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "MAX_BYTES", 5000)
+    assert view.build(copied, 200)[1].endswith("a page has no room for more.")
 
 
 # -- what is embedded ------------------------------------------------------------------------------------------------
