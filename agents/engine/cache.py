@@ -114,7 +114,7 @@ class Plan:
         low, high = (int(self.rows[0]), int(self.rows[-1]) + 1) if n else (0, 0)
         self.dense = high - low == n
         self.span = slice(low, high) if high - low <= 3 * n else None
-        self.pick_N = self.row_T[:n] - low
+        self.pick_N = self.row_T[:n] - low if not self.dense else self.row_T[:0]
         self._decode: dict[tuple[int | None, int], Tensor] = {}
         self._stairs: dict[int | None, Tensor] = {}
         self._places: dict[int, Tensor] = {}

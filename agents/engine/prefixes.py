@@ -68,7 +68,7 @@ class Prefixes:
             length = int(differs.argmax()) if differs.any() else n
             reading = row in self._reading
             best[reading] = max(best[reading], (length, row))
-            if length == len(mine):
+            if length == len(mine) and not reading:
                 break
         (length, row), (coming, _) = best[False], best[True]
         return Match(row, length, better_later=coming >= length + WORTH)
