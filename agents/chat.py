@@ -18,12 +18,10 @@ from typing import Any
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
+from agents.errors import ChatError
+
 CRITIC_TEXT = "Critic Mode! Evaluate the current state with a single expressive word:"
 """The shadow prompt of the Self-AC slides."""
-
-
-class ChatError(ValueError):
-    """A tokenizer or chat template that cannot be used, with the way out."""
 
 
 @dataclass(frozen=True)

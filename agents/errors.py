@@ -1,7 +1,11 @@
-"""The one error of the model side: a model, an adapter or a batch that cannot be used, and what to do about it."""
+"""Errors of the model side that the person who started the program can mend; each is one line that says how."""
 
 from __future__ import annotations
 
 
 class ModelError(ValueError):
-    """One line for the person who started the program: what is wrong and how to mend it."""
+    """A model, an adapter or a batch that cannot be used."""
+
+
+class ChatError(ValueError):
+    """A tokenizer or chat template that cannot be used."""

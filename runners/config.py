@@ -31,8 +31,7 @@ class UserError(Exception):
 def run_program(main: Callable[[], None]) -> None:
     """Runs ``main``; what the user can mend ends it with one line on stderr and exit status 2."""
     from agent_envs.core import BackendUnavailable, SettingsError
-    from agents.actor_critic import ModelError
-    from agents.chat import ChatError
+    from agents.errors import ChatError, ModelError
 
     try:
         main()

@@ -15,8 +15,7 @@ import torch
 from agent_envs.child import Channel, connect
 from agent_envs.core import SettingsError
 from agents.actor_critic import ActorCritic, LoraSettings
-from agents.chat import ChatError
-from agents.errors import ModelError
+from agents.errors import ChatError, ModelError
 from agents.rollout import Stalled
 from runners.config import UserError
 from runners.models import BaseSpec, load_base

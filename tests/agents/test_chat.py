@@ -23,7 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from agents.chat import CRITIC_TEXT, Chat, ChatError, ChatSettings, plain_tokenizer
+from agents.chat import CRITIC_TEXT, Chat, ChatSettings, plain_tokenizer
+from agents.errors import ChatError
 from agents.tiny.tokenizer import CONTROL, build_tokenizer
 
 TEXTS = ["System: find the page.", "Where is Brunwick?", "1: Brunwick lies on the Ardel."]

@@ -7,6 +7,7 @@ Not part of the default suite: it takes some minutes. `.ci/run` runs it.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import multiprocessing
@@ -125,7 +126,8 @@ class Runner:
         while process.is_alive() and not (entered[phase] >= wanted and now.value == phase):
             time.sleep(0.0005)
         time.sleep(pause)
-        os.kill(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself
+            os.kill(process.pid, signal.SIGKILL)
         process.join()
         if process.exitcode == 0:
             return None

@@ -29,7 +29,7 @@ from runners.train import begin
 from runners.training import Training
 
 HERE = Path(__file__).resolve().parents[2]
-# In the fifth of six updates the training tasks are through: the order of the second pass is drawn while the run goes on.
+# In the fifth of six updates the training tasks are through: the second pass is drawn while the run goes on.
 LONGER = SMALL.replace("updates: 4", "updates: 6").replace("episodes: 16", "episodes: 32")
 
 
@@ -161,6 +161,13 @@ def test_a_group_algorithm_resumes_too(tmp_path: Path) -> None:
     stopped(folders[1], in_rollout(3), "--algo", "grpo")
     finish(folders[1])
     assert everything(folders[1]) == everything(folders[0])
+
+
+def test_a_run_with_rollouts_in_another_process_is_the_same_run(tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "run"
+    stopped(folder, in_rollout(3), "--workers", "1")
+    finish(folder)
+    assert everything(folder) == everything(whole)
 
 
 def test_a_stop_between_checkpoints_loses_nothing(tmp_path: Path, whole: Path) -> None:

@@ -1,0 +1,34 @@
+"""The numbers of an update that people look at: how they are called and written, wherever they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+COLUMNS: dict[str, Sequence[tuple[str, str, str]]] = {
+    "episodes": (
+        ("success", "success", "{:.3f}"),
+        ("reward", "reward", "{:.3f}"),
+        ("turns", "turns", "{:.2f}"),
+        ("tool_errors", "tool error rate", "{:.3f}"),
+        ("invalid", "invalid actions", "{:.3f}"),
+        ("truncated", "truncated", "{:.3f}"),
+        ("faults", "environment faults", "{:.0f}"),
+    ),
+    "policy": (
+        ("entropy", "entropy (nats)", "{:.3f}"),
+        ("kl", "KL to start", "{:.4f}"),
+        ("clip_fraction", "clip fraction", "{:.3f}"),
+        ("zero_variance", "zero-variance groups", "{:.3f}"),
+        ("explained_variance", "explained variance", "{:.3f}"),
+        ("mismatch", "max |log p rollout - trainer|", "{:.1e}"),
+        ("skipped_steps", "skipped steps", "{:.0f}"),
+    ),
+    "cost": (
+        ("packed_share", "packed / raw tokens", "{:.3f}"),
+        ("sampled_tokens_per_s", "sampled tokens/s", "{:.0f}"),
+        ("seconds_rollout", "rollout s", "{:.2f}"),
+        ("seconds_env", "of it waiting for envs s", "{:.2f}"),
+        ("seconds_forward", "old and reference log p s", "{:.2f}"),
+        ("seconds_update", "update s", "{:.2f}"),
+    ),
+}
