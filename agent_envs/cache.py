@@ -50,16 +50,17 @@ def _publish(place: Path, build: Callable[[Path], None]) -> None:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 path.chmod(0o644)  # some builders make private files, and mkdtemp a private folder; a cache is shared
-                _flush(path)
-        _flush(folder)
+                flush(path)
+        flush(folder)
         folder.chmod(0o755)
         folder.rename(place)
-        _flush(place.parent)
+        flush(place.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Returns when a file, or the names in a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

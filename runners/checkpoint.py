@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from safetensors import SafetensorError
 
+from agent_envs.cache import flush
 from runners.config import UserError, dump_json
 
 MANIFEST = "MANIFEST.json"
@@ -48,18 +48,19 @@ def write(target: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         fill(new)
-        sums = {path.name: _sum_and_sync(path) for path in sorted(new.iterdir())}
-        with (new / MANIFEST).open("w", encoding="utf-8") as file:
-            file.write(dump_json(sums))
-            file.flush()
-            os.fsync(file.fileno())
-        _sync_folder(new)
+        files = sorted(new.iterdir())
+        for path in files:
+            flush(path)
+        sums = {path.name: _sum(path) for path in files}
+        (new / MANIFEST).write_text(dump_json(sums), "utf-8")
+        flush(new / MANIFEST)
+        flush(new)
         if target.exists():
             aside = target.with_name(_DAMAGED + target.name)
             shutil.rmtree(aside, ignore_errors=True)
             target.rename(aside)
         new.rename(target)
-        _sync_folder(target.parent)
+        flush(target.parent)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(new, ignore_errors=True)
         sound = [path.name for path in checkpoints(target.parent)]
@@ -123,20 +124,3 @@ def clear_unfinished(parent: Path) -> None:
 def _sum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sum_and_sync(path: Path) -> str:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return _sum(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -45,17 +45,13 @@ envs: {step_seconds: 3.0, memory_mb: 1024}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def model(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator[str]:
     """Folder of the cloned model, with the faulty environment registered."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TURNWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setitem(registry.ENVS, "faulty", "faulty_env:FaultyEnv")
         with training(tmp_path_factory.mktemp("base") / "run", text=BASE) as run:
             source = run.source
         yield source
-    torch.set_num_threads(threads)
 
 
 def gradient(learner: Learner, played: Played, group: int) -> list[torch.Tensor]:

@@ -7,21 +7,24 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from run_cases import settings
 from safetensors.torch import save
 
+from agent_envs.identity import IdentityEnv
 from agents.actor_critic import ActorCritic
 from agents.engine import SamplingSettings
 from agents.react import Job
 from agents.rollout import Played
 from runners.config import UserError
 from runners.controller import Controller
-from runners.models import BaseSpec, load_base
+from runners.models import load_base
 from runners.runs import base_of
 from runners.workers.base import BASE_MODEL, Spec, StaleWorker, WorkerLost, Workers
 from runners.workers.local import LocalWorkers
@@ -33,28 +36,21 @@ BACKENDS = {"local": 0, "one process": 1, "two processes": 2}
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Setup, bytes, list[Job]]]:
+def parts(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[Setup, bytes, list[Job]]:
     """(what a worker is made of, an adapter that changes the policy, jobs)."""
-    from rich.console import Console
-
-    folder = tmp_path_factory.mktemp("workers")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TURNWISE_CACHE", str(folder / "cache"))
-        train, found = settings(folder / "run")
-        base: BaseSpec = base_of(train, found, Console(quiet=True), "cpu")
-        play = PlaySettings(
-            train.env, found["identity"], found["react"], found["envs"], found["faults"], slots=8, exact=True
-        )
-        actor = ActorCritic(load_base(base).model, found["lora"], critic=None)
-        generator = torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for parameter in actor.policy_parameters():
-                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
-        from agent_envs.identity import IdentityEnv
-
-        tasks = IdentityEnv().tasks("valid")
-        jobs = [Job(tasks[i % 10], i // 10, 3) for i in range(20)]
-        yield Setup(base, found["lora"], play), save(actor.policy_state()), jobs
+    train, found = settings(tmp_path_factory.mktemp("workers") / "run")
+    base = base_of(train, found, Console(quiet=True), "cpu")
+    play = PlaySettings(
+        train.env, found["identity"], found["react"], found["envs"], found["faults"], slots=8, exact=True
+    )
+    actor = ActorCritic(load_base(base).model, found["lora"], critic=None)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in actor.policy_parameters():
+            parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+    tasks = IdentityEnv().tasks("valid")
+    jobs = [Job(tasks[i % 10], i // 10, 3) for i in range(20)]
+    return Setup(base, found["lora"], play), save(actor.policy_state()), jobs
 
 
 def make(setup: Setup, count: int) -> Workers:
@@ -205,8 +201,6 @@ def test_a_worker_that_dies_again_and_again_ends_the_run_in_one_line(parts: tupl
 
 
 def test_what_the_user_can_mend_comes_back_as_one_line(parts: tuple[Setup, bytes, list[Job]]) -> None:
-    from dataclasses import replace
-
     setup = replace(parts[0], base=replace(parts[0].base, source="/nowhere"))
     workers = ProcessWorkers(setup, 1)
     try:
