@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
@@ -28,6 +27,7 @@ from runners.config import UserError, dump_json
 from runners.controller import Controller
 from runners.curve import draw_curve
 from runners.folder import hold
+from runners.generators import load_rng_state, rng_state
 from runners.interrupts import Interrupts, Stopped
 from runners.learner import Learned, Learner
 from runners.ledger import Ledger
@@ -95,7 +95,7 @@ class Training:
         for journal in (self.ledger.journal, self.report.metrics, self.report.episodes):
             journal.cut()
         self.update = 0 if state is None else state["update"]
-        self.warned = False
+        self.advice: set[str] = set()
         self.boundary = self.state()
 
     def __enter__(self) -> Training:
@@ -157,7 +157,7 @@ class Training:
             # A lone survivor of a group has nothing to be compared with.
             trees = grow(played.episodes, least=min(2, self.group))
             learned = self.learner.learn(update, trees)
-            self.warn(learned.row)
+            self.advise(row | learned.row)
             self.account(update, played, trees, learned)
             self.report.outcomes(update, played.outcomes, learned.credited)
             self.report.update(update, row | learned.row | {"seconds": self.seconds})
@@ -189,15 +189,25 @@ class Training:
                 self.ledger.drop(update, episode.job.id, "alone in its group" if episode.turns else "no turn fits")
         self.ledger.train(update, [e.job.id for e in played.episodes if e.job.id in grown - learned.untrained])
 
-    def warn(self, row: Mapping[str, float]) -> None:
-        """Says once when the steps are so large that most of what they teach is clipped away."""
-        if row.get("clip_fraction", 0.0) > 0.4 and not self.warned:
-            self.warned = True
-            self.console.print(
+    def advise(self, row: Mapping[str, float]) -> None:
+        """Says, once each, what a person would want to change."""
+        if row.get("clip_fraction", 0.0) > 0.4:
+            # Most of what such large steps teach is clipped away.
+            self.say_once(
                 f"[bold]more than 40 % of the ratios were clipped:[/] lower --lr, or set --{self.train.algo}.ratio to "
-                "one that grows less with the length of a turn (token, or a mean)",
-                soft_wrap=True,
+                "one that grows less with the length of a turn (token, or a mean)"
             )
+        if self.train.exact and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
+            self.say_once(
+                "[bold]the engine waits for environments more than half of the time:[/] give them more processes "
+                "(--envs.processes), or set --no-exact, with which slow ones hold up nobody and the last bits of a run "
+                "depend on their timing"
+            )
+
+    def say_once(self, advice: str) -> None:
+        if advice not in self.advice:
+            self.advice.add(advice)
+            self.console.print(advice, soft_wrap=True)
 
     # -- evaluation ----------------------------------------------------------------------------------------------
 
@@ -289,18 +299,3 @@ class Training:
         load_rng_state(load_file(folder / RNG))
         self.began -= state["seconds"]
         return state
-
-
-def rng_state() -> dict[str, torch.Tensor]:
-    """torch's generators. Nothing here draws from them; an algorithm from outside may."""
-    found = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        found |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
-    return found
-
-
-def load_rng_state(states: Mapping[str, torch.Tensor]) -> None:
-    torch.set_rng_state(states["cpu"])
-    for name, state in states.items():
-        if name != "cpu" and int(name.removeprefix("cuda:")) < torch.cuda.device_count():
-            torch.cuda.set_rng_state(state, name)
