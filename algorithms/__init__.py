@@ -6,10 +6,12 @@ from typing import Any
 
 from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
 from algorithms.grpo import GRPO
+from algorithms.pacs import PACS
 from algorithms.selfac import SelfAC
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "grpo": GRPO,
+    "pacs": PACS,
     "selfac": SelfAC,
 }
 ENTRY_POINTS = "turnwise.algorithms"

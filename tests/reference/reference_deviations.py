@@ -203,6 +203,24 @@ DEVIATIONS = {
         "the peer reports how many values are clipped",
         "not reported",
     ),
+    "PACS alone in its group": Deviation(
+        ("pacs_loss",),
+        lambda case: case.hyper["rollout_n"] == 1 and case.hyper["adv_estimator"] != "naive",
+        "the peer divides by n - 1 = 0: NaN",
+        "refused as a setting; an episode whose group broke is no part of the loss",
+    ),
+    "sums over padding": Deviation(
+        ("pacs_loss",),
+        lambda case: bool((case.tensor("response_mask") == 0).any() and any(map(any, case.outputs["grad_log_prob"]))),
+        "the peer sums a row's log-ratios over all columns, right only where the padding holds zeros",
+        "sums over sampled tokens. Scores and loss agree, and the gradient on the mask; off it ours is 0",
+    ),
+    "labels that are no verdict": Deviation(
+        ("pacs_loss",),
+        lambda case: bool(((case.tensor("labels") != 0) & (case.tensor("labels") != 1)).any()),
+        "the peer takes any score as a label; outside 0..1 its loss has no lower bound",
+        "labels are the environment's verdicts, 1 or 0. Put in by hand, the loss agrees",
+    ),
 }
 
 
