@@ -203,13 +203,15 @@ def show(sampling: Mapping[str, Mapping[str, Any]], wiki: Mapping[str, Any], con
     columns = ("", "sampled tokens/s", "engine is … times as fast", "encoded, times the engine's")
     print_table("sampling", columns, rows, console)
     steps, wall = Spread(**wiki["steps_per_s"]), Spread(**wiki["wall_steps_per_s"])
-    rows = [
+    lines = [
         ("steps per second, process time", f"{steps.median:.0f} [{steps.low:.0f}, {steps.high:.0f}]"),
         ("steps per second, wall", f"{wall.median:.0f} [{wall.low:.0f}, {wall.high:.0f}]"),
     ]
-    for what in ("search", "similar"):
-        rows.append((f"{what}: p50, p95 ms", f"{wiki[what]['p50_ms']:.2f}, {wiki[what]['p95_ms']:.2f}"))
-    print_table(f"one wiki of {wiki['pages']} pages", ("", ""), rows, console)
+    lines += [
+        (f"{what}: p50, p95 ms", f"{wiki[what]['p50_ms']:.2f}, {wiki[what]['p95_ms']:.2f}")
+        for what in ("search", "similar")
+    ]
+    print_table(f"one wiki of {wiki['pages']} pages", ("", ""), lines, console)
 
 
 def main() -> None:

@@ -51,6 +51,11 @@ class Shape:
         """Tokens that a step samples."""
         return self.answers * self.answer
 
+    @property
+    def read(self) -> int:
+        """Tokens of the prompts of all answers."""
+        return self.answers * self.prompt
+
 
 @dataclass(frozen=True)
 class Split:
@@ -60,6 +65,8 @@ class Split:
     learning: float
     """Forward and backward; with the trainer's own preparations also those, and the optimiser."""
     rest: float
+    read: int
+    """Tokens of the prompts of all answers, whether or not they were encoded anew."""
     sampled: int
     trained: int
     """Tokens that went through the model in one forward of the loss."""
@@ -148,7 +155,8 @@ class Ours:
         self.steps += 1
         marks.append(time.process_time())
         generation, packing, learning, rest = (b - a for a, b in pairwise(marks))
-        return Split(generation, learning, packing + rest, sum(e.sampled_tokens for e in episodes), trained)
+        read, sampled = (sum(x) for x in zip(*((len(e.root.tokens), e.sampled_tokens) for e in episodes), strict=True))
+        return Split(generation, learning, packing + rest, read, sampled, trained)
 
     def _numbers(self) -> range:
         return range(self.steps * self.shape.groups, (self.steps + 1) * self.shape.groups)

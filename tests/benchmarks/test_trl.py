@@ -29,15 +29,16 @@ def test_a_word_is_a_token_and_no_token_ends() -> None:
 def test_conditions_see_other_work_and_a_slow_step() -> None:
     shape = Shape(1)
 
-    def result(sampled: int, ours: float) -> list[bool]:
+    def result(sampled: int, ours: float, read: int = 480) -> list[bool]:
         found = {
-            name: [Split(seconds, 0.0, 0.0, n, 1000)] * 5
+            name: [Split(seconds, 0.0, 0.0, read, n, 1000)] * 5
             for name, seconds, n in ((trl.TRL, 2.0, 1024), (trl.OURS, ours, sampled), (trl.WHOLE, 2.0, 1024))
         }
         return [holds for _, holds in trl.conditions({"x": trl.summary(shape, found)})]
 
     assert result(1024, 1.0) == [True, True, True, True]
     assert result(1023, 1.0) == [True, False, True, True]
+    assert result(1024, 1.0, read=500) == [False, False, False, True]
     assert result(1024, 1.5) == [True, True, True, False]
 
 
@@ -46,6 +47,6 @@ def test_both_sample_and_train_what_is_said(tmp_path: Path) -> None:
     shape = Shape(groups=2, prompt=6, answer=5)
     found = trl.steps(shape, "2M", 2, str(tmp_path))
     for name, splits in found.items():
-        assert [split.sampled for split in splits] == [shape.sampled] * 2, name
+        assert [(split.read, split.sampled) for split in splits] == [(shape.read, shape.sampled)] * 2, name
         assert all(0 < split.generation < split.step and split.learning > 0 for split in splits)
     assert found[trl.TRL][0].trained == shape.answers * (shape.prompt + shape.answer)
