@@ -5,14 +5,18 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
+from algorithms.gigpo import GiGPO
 from algorithms.grpo import GRPO
 from algorithms.pacs import PACS
 from algorithms.selfac import SelfAC
+from algorithms.turn_gae import TurnPPO
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
+    "gigpo": GiGPO,
     "grpo": GRPO,
     "pacs": PACS,
     "selfac": SelfAC,
+    "turn_ppo": TurnPPO,
 }
 ENTRY_POINTS = "turnwise.algorithms"
 """Entry-point group by which other packages add algorithms: ``name = "module:Class"``."""

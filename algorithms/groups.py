@@ -3,7 +3,7 @@
 Invariant: a group is the episodes of one tree; statistics never mix tasks; a leaf of count c is c episodes, and one of
 count 0 does not exist.
 
-Legend of the shape suffixes: G groups = trees, T tokens, A actions, L leaves = episodes.
+Legend of the shape suffixes: G groups = trees, T tokens, A actions, L leaves = episodes, P rows = turns of episodes.
 """
 
 from __future__ import annotations
@@ -13,22 +13,27 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from algorithms.maths import SAME, mean_and_variance
+from algorithms.maths import SAME, AdvantageScale, mean_and_variance, scale_advantage
 
 
 class Baseline(StrEnum):
-    """What an episode's return is compared with: the mean of its group, or of the others in its group (RLOO)."""
+    """What a return is compared with: the mean of its group, of the others in it (RLOO), or nothing (REINFORCE++)."""
 
     MEAN = "mean"
     LEAVE_ONE_OUT = "leave_one_out"
+    NONE = "none"
 
 
 class Scale(StrEnum):
-    """What the difference is divided by: the deviation in the group, in the batch, or nothing (RLOO, Dr. GRPO)."""
+    """What the difference is divided by: the deviation in the group, in the batch, or nothing (RLOO, Dr. GRPO).
+
+    ``tokens`` centres and divides over all sampled tokens of the batch, so that long episodes count more (REINFORCE++).
+    """
 
     GROUP = "group"
     BATCH = "batch"
     NONE = "none"
+    TOKENS = "tokens"
 
 
 class Aggregation(StrEnum):
@@ -79,8 +84,54 @@ def group_advantage(
         adv_L = adv_L / (std_G + std_eps)[tree_L]
     elif scale == Scale.BATCH:
         adv_L = adv_L / (mean_and_variance(return_L, weight_L)[1].sqrt() + std_eps)
+    return torch.where(teaches(return_L, counted_L, tree_L), adv_L, 0)
+
+
+def teaches(return_L: Tensor, count_L: Tensor, tree_L: Tensor) -> Tensor:
+    """True for the scored episodes of a group whose returns differ: all others have advantage 0."""
+    groups = int(tree_L.max()) + 1 if tree_L.numel() else 0
+    counted_L = count_L * return_L.isfinite()
     alive_G = spread(return_L, counted_L, tree_L, groups) > SAME
-    return torch.where(alive_G[tree_L] & (counted_L > 0), adv_L, 0)
+    return alive_G[tree_L] & (counted_L > 0)
+
+
+def whitened(adv: Tensor, weight: Tensor) -> Tensor:
+    """(A - mean) / sqrt(var + 1e-8), an entry of weight w being w tokens; 0 without weight, and where all are equal."""
+    seen = adv[weight > 0]
+    if not seen.numel() or seen.max() - seen.min() <= SAME:
+        return torch.zeros_like(adv)
+    return torch.where(weight > 0, scale_advantage(adv, weight, AdvantageScale.WHITEN), 0)
+
+
+def length_weighted_advantage(return_L: Tensor, length_L: Tensor, count_L: Tensor, tree_L: Tensor) -> Tensor:
+    """A_L = R - sum(len R) / sum(len) in each group, the baseline of least variance [OPO, arXiv 2505.23585].
+
+    Exactly 0 where `group_advantage` is.
+    """
+    groups = int(tree_L.max()) + 1 if tree_L.numel() else 0
+    live_L = teaches(return_L, count_L, tree_L)
+    return_L = torch.where(live_L, return_L, 0).double()
+    weight_L = length_L * count_L * live_L
+    total_G = _sum_per_group(weight_L, tree_L, groups)
+    mean_G = _sum_per_group(weight_L * return_L, tree_L, groups) / torch.where(total_G > 0, total_G, 1)
+    return torch.where(live_L, return_L - mean_G[tree_L], 0)
+
+
+def best_advantage(
+    return_L: Tensor, count_L: Tensor, tree_L: Tensor, scale: Scale = Scale.GROUP, std_eps: float = 1e-6
+) -> Tensor:
+    """A_L = (R - second best R) / (std + eps) for the best episode of each group, 0 for the others [pass@k training].
+
+    Two episodes that are best together have 0, and so has whatever `group_advantage` gives 0.
+    """
+    adv_L = torch.zeros_like(return_L, dtype=torch.float64)
+    for group in tree_L[teaches(return_L, count_L, tree_L)].unique():
+        mine_L = torch.nonzero((tree_L == group) & (count_L > 0) & return_L.isfinite()).flatten()
+        each = torch.repeat_interleave(return_L[mine_L].double(), count_L[mine_L])
+        best, second = each.topk(2).values
+        std = each.std() + std_eps if scale == Scale.GROUP else 1.0
+        adv_L[mine_L[return_L[mine_L].argmax()]] = (best - second) / std
+    return adv_L
 
 
 def spread(return_L: Tensor, count_L: Tensor, tree_L: Tensor, groups: int) -> Tensor:

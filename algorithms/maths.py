@@ -68,6 +68,26 @@ def clipped(log_ratio: Tensor, plus: Tensor, minus: Tensor, low: float, high: fl
     return ((plus > 0) & (ratio > 1 + high)) | ((minus < 0) & ((ratio < 1 - low) | (ratio > cap)))
 
 
+def cispo(log_ratio: Tensor, logp: Tensor, plus: Tensor, minus: Tensor, low: float, high: float) -> Tensor:
+    """-(S+ + S-) sg(clip(r, 1 - low, 1 + high)) log pi: no token stops teaching [CISPO, arXiv 2506.13585].
+
+    The gradient is REINFORCE's, times a ratio that is bounded and held constant.
+    """
+    return -(plus + minus) * log_ratio.detach().exp().clamp(1 - low, 1 + high) * logp
+
+
+def geometric_surrogate(log_ratio: Tensor, adv: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+    """-mean(A) exp(mean over tokens of the clipped log-ratios), one per row [GMPO, arXiv 2507.20673].
+
+    All three are (rows, tokens). A token's log-ratio is clipped at ``high`` where its advantage is positive, and at
+    -``low`` where it is negative. A row without tokens has loss 0.
+    """
+    side = adv.sign()
+    kept = side * torch.minimum(side * log_ratio, side * log_ratio.clamp(-low, high))
+    length = mask.sum(-1).clamp_min(1)
+    return -(adv * mask).sum(-1) / length * ((kept * mask).sum(-1) / length).exp()
+
+
 def kl_divergence(logp: Tensor, ref_logp: Tensor, estimator: KL) -> Tensor:
     """KL(pi || ref) from tokens sampled from pi, with x = log pi - log ref [Schulman, "Approximating KL divergence"].
 
@@ -85,6 +105,16 @@ def kl_divergence(logp: Tensor, ref_logp: Tensor, estimator: KL) -> Tensor:
         return x.abs()
     x = bounded(x)
     return (torch.exp(-x) + x - 1).clamp(-10, 10)
+
+
+def reward_less_kl(reward: Tensor, logp: Tensor, ref_logp: Tensor, coef: float) -> Tensor:
+    """r - coef (log pi - log ref) for each token: the divergence as a cost in the reward."""
+    return reward - coef * (logp - ref_logp)
+
+
+def adapted_kl_coef(coef: float, kl: float, target: float, samples: int, horizon: int) -> float:
+    """coef (1 + clip(kl / target - 1, +-0.2) samples / horizon): the next coefficient [Ziegler et al. 2019]."""
+    return coef * (1 + max(-0.2, min(0.2, kl / target - 1)) * samples / horizon)
 
 
 def squared_error(value: Tensor, target: Tensor, old_value: Tensor, clip: float) -> Tensor:

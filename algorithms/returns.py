@@ -3,12 +3,16 @@
 Invariant: every mean over the actions tried in a state is weighted by `Batch.count_A`, and an action whose count is 0
 has no say. A ``end_S`` is the value of a state in which nothing was tried: 0 where the episode ended.
 
-Legend of the shape suffixes: M steps of look-ahead, T tokens, A actions, S states, L leaves = episodes.
+Where sharing must change nothing at all, recursions run over `Rows`: the turns of the batch in which nothing is shared.
+
+Legend of the shape suffixes: M steps of look-ahead, T tokens, A actions, S states, L leaves = episodes, P rows = turns
+of single episodes.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
@@ -87,3 +91,69 @@ def turn_advantage(
     for _ in range(batch.turns - 1 if gae_lambda and discount else 0):
         adv_A = delta_A + discount * gae_lambda * backup(batch, adv_A, nothing_S, how)[batch.next_A]
     return adv_A
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Every turn of every episode, also of those that share it: an action and a leaf below it, in depth-first order."""
+
+    action_P: Tensor
+    leaf_P: Tensor
+    next_P: Tensor
+    """The row of the same episode's next turn; -1 at its last."""
+    count_P: Tensor
+    """How many episodes the row stands for."""
+    turns: int
+    """Turns of the longest episode."""
+
+    @classmethod
+    def of(cls, batch: Batch, count_L: Tensor) -> Rows:
+        """The rows of the batch, a leaf standing for ``count_L`` episodes."""
+        span_A = batch.hi_A - batch.lo_A
+        first_A = span_A.cumsum(0) - span_A
+        action_P = torch.repeat_interleave(torch.arange(span_A.numel(), device=span_A.device), span_A)
+        row_P = torch.arange(action_P.numel(), device=span_A.device)
+        leaf_P = batch.lo_A[action_P] + row_P - first_A[action_P]
+        before_P = batch.prev_S[batch.state_A[action_P]]
+        later_P = before_P >= 0
+        mother_P = first_A[before_P[later_P]] + leaf_P[later_P] - batch.lo_A[before_P[later_P]]
+        next_P = torch.full_like(row_P, -1).index_put((mother_P,), row_P[later_P])
+        turns = int(torch.bincount(leaf_P).max()) if row_P.numel() else 0
+        return cls(action_P, leaf_P, next_P, count_L[leaf_P], turns)
+
+    def rest(self, x_P: Tensor, discount: float) -> Tensor:
+        """y_P = x_P + discount * y of the same episode's next turn: G = r + discount G, or GAE from its deltas."""
+        y_P = x_P
+        for _ in range(self.turns - 1 if discount else 0):
+            y_P = x_P + discount * torch.cat([y_P, y_P.new_zeros(1)])[self.next_P]
+        return y_P
+
+    def per_action(self, x_P: Tensor, actions: int) -> Tensor:
+        """x_A: the sum over the rows of each of the batch's ``actions``."""
+        return x_P.new_zeros(actions).index_add(0, self.action_P, x_P)
+
+
+def bi_level_gae(
+    reward_T: Tensor,
+    value_T: Tensor,
+    ends: Sequence[int],
+    discount: float,
+    gae_lambda: float,
+    turn_discount: float,
+) -> Tensor:
+    """A_T of one episode's sampled tokens: GAE over turns, whose returns are then the rewards of GAE over tokens.
+
+    ``ends`` are the places of each turn's last token, ascending; tokens after the last of them have no turn and A = 0.
+    Turns: A_k = delta_k + turn_discount lambda A_{k+1}, delta_k = R_k + turn_discount V_{k+1} - V_k with R_k the sum of
+    the turn's rewards and V_k the value at its end. Tokens: GAE with ``discount`` within each turn alone, with
+    A_k + V_k paid at its end [VAGEN, RAGEN].
+    """
+    adv_T = torch.zeros_like(value_T)
+    later, later_value = value_T.new_zeros(()), value_T.new_zeros(())
+    for start, end in reversed(list(zip([0, *(e + 1 for e in ends[:-1])], ends, strict=True))):
+        delta = reward_T[start : end + 1].sum() + turn_discount * later_value - value_T[end]
+        later, later_value = delta + turn_discount * gae_lambda * later, value_T[end]
+        adv_T[end] = later  # paid A_k + V_k, worth V_k, and nothing comes after it in this turn
+        for t in range(end - 1, start - 1, -1):
+            adv_T[t] = discount * value_T[t + 1] - value_T[t] + discount * gae_lambda * adv_T[t + 1]
+    return adv_T
