@@ -4,6 +4,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any
 
+from algorithms.adca import ADCA
 from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
 from algorithms.gigpo import GiGPO
 from algorithms.grpo import GRPO
@@ -12,6 +13,7 @@ from algorithms.selfac import SelfAC
 from algorithms.turn_gae import TurnPPO
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
+    "adca": ADCA,
     "gigpo": GiGPO,
     "grpo": GRPO,
     "pacs": PACS,

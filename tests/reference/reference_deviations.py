@@ -37,7 +37,7 @@ def _equal(case: Case) -> bool:
 
 
 def _empty_rows(case: Case) -> bool:
-    return bool((case.tensor("mask").sum(-1) == 0).any())
+    return bool((case.tensor("mask" if "mask" in case.inputs else "response_mask").sum(-1) == 0).any())
 
 
 def _all_masked(case: Case) -> bool:
@@ -53,8 +53,18 @@ def _gap(case: Case, old: str, new: str) -> torch.Tensor:
     return (case.tensor(new) - case.tensor(old)) * case.tensor("mask" if "mask" in case.inputs else "response_mask")
 
 
-VERL_GROUPS = ("adv_grpo", "adv_grpo_vectorized", "adv_rloo", "adv_rloo_vectorized")
+VERL_GROUPS = (
+    *("adv_grpo", "adv_grpo_vectorized", "adv_rloo", "adv_rloo_vectorized"),
+    *("adv_opo", "adv_grpo_passk", "adv_reinforce_plus_plus_baseline"),
+)
+VERL_LOSSES = ("policy_loss_clip", "policy_loss_gspo", "policy_loss_cispo", "policy_loss_geo_mean")
 TRL = ("trl_grpo_loss", "trl_rloo_loss")
+ADCA = ("adca_decouple", "adca_allocation", "adca_entry")
+
+
+def _steps(case: Case) -> list[int]:
+    return [max(ids) + 1 for ids in case.inputs["step_ids"]]
+
 
 DEVIATIONS = {
     "group of one": Deviation(
@@ -70,25 +80,25 @@ DEVIATIONS = {
         "advantage exactly 0",
     ),
     "all masked": Deviation(
-        ("agg_loss", "policy_loss_clip", "policy_loss_gspo", "value_loss", "trl_grpo_loss", "trl_rloo_loss"),
+        ("agg_loss", *VERL_LOSSES, "value_loss", "trl_grpo_loss", "trl_rloo_loss"),
         _all_masked,
         "the peer's mean over nothing is NaN, which would end a run",
         "loss 0",
     ),
     "length + 1e-8": Deviation(
-        ("agg_loss", "policy_loss_clip", "policy_loss_gspo", "value_loss", "tree_soft_hard_advantage"),
+        ("agg_loss", *VERL_LOSSES, "value_loss", "tree_soft_hard_advantage"),
         lambda case: case.hyper.get("loss_agg_mode", "seq-mean-token-mean") == "seq-mean-token-mean",
         "the peer divides by length + 1e-8 so as not to divide by 0",
         "exact division; rows without tokens are no part of the mean. Agreement within a further 1e-8 of the numbers",
     ),
     "global normaliser": Deviation(
-        ("policy_loss_clip", "policy_loss_gspo", "agg_loss"),
+        ("policy_loss_clip", "policy_loss_gspo", "policy_loss_cispo", "agg_loss"),
         lambda case: bool(case.hyper.get("global_batch_info")) or "dp_size" in case.hyper,
         "the peer is told the token and row counts of all workers, because it sees a micro-batch",
         "a loss is over the whole batch, cut later by exact adjoints; a global count is a factor on the weights",
     ),
     "weights from the rollout": Deviation(
-        ("policy_loss_clip", "policy_loss_gspo"),
+        VERL_LOSSES,
         lambda case: case.inputs.get("rollout_is_weights") is not None,
         "the peer multiplies token losses by importance weights between engine and trainer",
         "no option; the weights of the credit take the factor (token ratio)",
@@ -103,7 +113,7 @@ DEVIATIONS = {
         "one ratio, one gradient: shared evenly by the tokens of the episode. Loss and gradient per episode agree",
     ),
     "rows without tokens": Deviation(
-        TRL,
+        (*TRL, "policy_loss_geo_mean"),
         _empty_rows,
         "the peer divides by all rows, also by those in which nothing was said",
         "they are no part of the mean: the peer's loss times all rows / rows with tokens",
@@ -160,8 +170,8 @@ DEVIATIONS = {
     "not shipped": Deviation(
         ("trl_grpo_loss",),
         _loss_type("cispo", "vespo"),
-        "these losses are not among the options of GRPO",
-        "nothing",
+        "the peer's cispo has no lower bound, and its vespo is not among the options of GRPO",
+        "verl's CISPO",
     ),
     "ratio above e^10": Deviation(
         ("policy_loss_gspo",),
@@ -174,13 +184,13 @@ DEVIATIONS = {
         "clamped to +-20, like every log-ratio",
     ),
     "whitening one number": Deviation(
-        ("gae", "masked_stats"),
+        ("gae", "masked_stats", "adv_reinforce_plus_plus"),
         lambda case: "error" in case.outputs,
         "the peer raises ValueError when the mask holds one entry",
         "a single advantage stays as it is",
     ),
     "mean over count + 1e-8": Deviation(
-        ("masked_stats", "gae"),
+        ("masked_stats", "gae", "adv_reinforce_plus_plus", "adv_reinforce_plus_plus_baseline"),
         lambda case: "error" not in case.outputs,
         "the peer divides by count + 1e-8",
         "exact mean. Agreement within a further 2e-8 of the numbers",
@@ -220,6 +230,49 @@ DEVIATIONS = {
         lambda case: bool(((case.tensor("labels") != 0) & (case.tensor("labels") != 1)).any()),
         "the peer takes any score as a label; outside 0..1 its loss has no lower bound",
         "labels are the environment's verdicts, 1 or 0. Put in by hand, the loss agrees",
+    ),
+    "length normalisation under allocation": Deviation(
+        ("adca_allocation",),
+        lambda case: case.hyper["enable_length_normalization"],
+        "the peer takes the switch and passes over it",
+        "refused as a setting; compared with it off",
+    ),
+    "labels that are not one per step": Deviation(
+        ADCA,
+        lambda case: [len(flags) for flags in case.inputs["step_flags"]] != _steps(case),
+        "the peer cuts a judge's labels to the number of steps, or fills them up with GOOD or with the outcome",
+        "such an episode is not judged: counted, left out of the statistics, credited with its outcome. Compared "
+        "after cutting and filling by hand",
+    ),
+    "episodes without a step": Deviation(
+        ADCA,
+        lambda case: 0 in _steps(case),
+        "the peer standardises the outcome over episodes in which nothing was said, too",
+        "they are no part of any mean. The formulas agree where they are told to count them",
+    ),
+    "a ratio to nothing": Deviation(
+        ADCA,
+        lambda case: any(x > 1e3 for name, x in case.outputs["metrics"].items() if name.endswith("alpha_effective")),
+        "the peer divides an episode's labels by its outcome + 1e-12: 3e11 where the outcome is 0",
+        "an episode enters that mean with 100 at most",
+    ),
+    "the sign of a sum of zero": Deviation(
+        ADCA,
+        lambda case: any(abs(sum(c)) < 1e-9 for c in case.outputs.get("step_rewards", ()) if c),
+        "the peer compares the outcome with the sign of a sum that is 0 but for rounding",
+        "the same comparison, with our rounding; not compared",
+    ),
+    "a third threshold": Deviation(
+        ("adca_allocation",),
+        lambda case: any(0 < score <= 0.5 for score in case.inputs["orm_scores"]),
+        "the peer calls a return above 0.5 a success, but above 0 in its gap between GOOD and BAD",
+        "success is the environment's verdict everywhere (here: above 0.5)",
+    ),
+    "step ids of another length": Deviation(
+        ("adca_entry",),
+        lambda case: any(len(ids) != case.inputs["response_length"] for ids in case.inputs["step_ids"]),
+        "the peer finds steps in a padded matrix, which it cuts or fills up to the length of the responses",
+        "steps are the actions that were recorded. Compared after cutting and filling by hand",
     ),
 }
 

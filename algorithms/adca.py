@@ -1,0 +1,250 @@
+"""ADCA-GRPO: a judge calls every action GOOD or BAD, and its word is added to the outcome, each standardised by itself.
+
+    c_j = alpha z_j + beta o [j is the last step],    A_k = sum of c_j over j >= k,    then GRPO's clipped loss
+
+z standardises the labels over the steps of a group, o the returns over its episodes (`algorithms/attribution.py`).
+Source: AgentEvolver's documentation and code. An episode of which not every action has a label is not judged: it is
+counted, has no part in the statistics of the labels, and is credited with its outcome alone. A batch without a single
+label (``enable`` off, no judge, ``prm_epoch`` over) is GRPO's, bit for bit.
+
+Legend of the shape suffixes: T tokens, A actions, L leaves = episodes, K steps of the longest episode.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from agents.tree import Batch, Forward
+from algorithms.attribution import (
+    OrmDistribution,
+    Scheme,
+    SkipType,
+    Steps,
+    allocated_rewards,
+    fused,
+    label_rewards,
+    outcome_scores,
+    path_matrix,
+    standardised,
+    suffix_sums,
+)
+from algorithms.attribution_metrics import allocation_metrics, fusion_metrics
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.groups import Aggregation, group_advantage, token_weight
+from algorithms.maths import KL, SAME, bounded, clipped, kl_divergence, surrogate, weighted_mean
+
+
+@dataclass(frozen=True)
+class StepCredit:
+    """Weights of the loss: per token, summed over the episodes that share it."""
+
+    adv_A: Tensor
+    """Mean advantage of the action over the episodes it is a step of."""
+    plus_T: Tensor
+    minus_T: Tensor
+    count_T: Tensor
+    """How many episodes share a token."""
+    weight_T: Tensor
+    stats: dict[str, float]
+
+
+@dataclass(frozen=True)
+class ADCA(Algorithm[StepCredit]):
+    """loss = clipped surrogate of the steps' advantages + kl_coef KL."""
+
+    judged: ClassVar[bool] = True
+
+    group: int = 8
+    """Episodes per task."""
+    enable: bool = True
+    """Off: GRPO, and the judge is not asked."""
+    prm_scheme: Scheme = Scheme.DECOUPLE
+    """How labels become rewards of steps; the authors recommend ``decouple``."""
+    do_batch_norm: bool = True
+    """Standardise those rewards over the steps of the group."""
+    equal_trajectory_weight: bool = True
+    """In doing so every episode weighs the same; otherwise every step."""
+    fix_base: float = 0.2
+    """What a label is worth under ``decouple``; cancels when standardised."""
+    consistent_scale: float = 1.0
+    """Weight of a label that agrees with the outcome, under ``allocation``."""
+    pos_unconsistent_scale: float = 0.2
+    """Weight of BAD in a success, under ``allocation``."""
+    neg_unconsistent_scale: float = 0.2
+    """Weight of GOOD in a failure, under ``allocation``."""
+    alpha: float = 0.1
+    """Weight of the labels."""
+    alpha_min: float = 0.0
+    """What alpha falls to, along a cosine, in alpha_steps updates."""
+    alpha_steps: int = 0
+    """Updates until alpha is alpha_min; 0 keeps it as it is."""
+    beta: float = 1.0
+    """Weight of the outcome."""
+    orm_distribution: OrmDistribution = OrmDistribution.LAST_STEP
+    """Where the outcome is paid; ``all_steps`` makes advantages grow with the number of steps left."""
+    enable_length_normalization: bool = False
+    """Divide the credit of a step by the root of the number of steps, under ``decouple``."""
+    suffix: bool = True
+    """A step answers for all that follows it; off: for itself alone."""
+    prm_epoch: int = 0
+    """Passes over the training tasks in which the judge is asked; 0 is always."""
+    skip_type: SkipType = SkipType.NONE
+    """Which episodes the judge is not asked about."""
+    enable_adca_metric: bool = True
+    """Log how labels and outcome compare."""
+    aggregation: Aggregation = Aggregation.TOKEN_MEAN
+    """How token losses become one number."""
+    length_norm: float = 512.0
+    """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
+    clip_low: float = 0.2
+    """A ratio below 1 - clip_low stops teaching against a bad token."""
+    clip_high: float = 0.2
+    """A ratio above 1 + clip_high stops teaching for a good token."""
+    dual_clip: float = 3.0
+    """Largest ratio that counts against a bad token; inf switches it off."""
+    kl_coef: float = 0.0
+    """Weight of the divergence from the reference policy (LoRA off)."""
+    kl: KL = KL.K3
+    """How that divergence is estimated."""
+
+    def __post_init__(self) -> None:
+        require_choice(self.prm_scheme, Scheme)
+        require_choice(self.orm_distribution, OrmDistribution)
+        require_choice(self.skip_type, SkipType)
+        require_choice(self.aggregation, Aggregation)
+        require_choice(self.kl, KL)
+        require(
+            self.group >= 2,
+            f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",
+        )
+        for name in ("consistent_scale", "pos_unconsistent_scale", "neg_unconsistent_scale", "alpha", "alpha_min"):
+            require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}")
+        for name in ("beta", "alpha_steps", "prm_epoch", "clip_high", "kl_coef"):
+            require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}")
+        require(self.fix_base > 0, f"fix_base must be above 0, not {self.fix_base}")
+        require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
+        require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
+        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
+        if self.prm_scheme == Scheme.ALLOCATION:
+            only = "is for prm_scheme decouple only: allocation divides the outcome itself"
+            require(self.orm_distribution != OrmDistribution.ONLY_PRM, f"orm_distribution only_prm {only}")
+            require(not self.enable_length_normalization, f"enable_length_normalization {only}")
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.kl_coef > 0
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(group=self.group)
+
+    @torch.no_grad()
+    def skipped(self, batch: Batch) -> Tensor:
+        """skip_L: the episodes that the judge need not be asked about; labels are not looked at."""
+        if self.skip_type == SkipType.SKIP_ALL_NEG:
+            return batch.return_L <= 0
+        if self.skip_type == SkipType.SKIP_SMALL_ADV:
+            return group_advantage(batch.return_L, _played(batch), batch.tree_L).abs() < SAME
+        return torch.zeros_like(batch.fault_L)
+
+    @torch.no_grad()
+    def credit(self, batch: Batch, old: Forward) -> StepCredit:
+        count_L = _played(batch)
+        action_LK = path_matrix(batch)
+        said_LK = action_LK >= 0
+        stats: dict[str, float] = {}
+        if self.enable and bool((batch.label_A >= 0).any()):
+            adv_LK, stats = self.step_advantages(self.steps(batch, action_LK), self.alpha_now(batch))
+        else:
+            adv_LK = group_advantage(batch.return_L, count_L, batch.tree_L)[:, None] * said_LK
+            stats = {"unjudged": 1.0} if self.enable else {}
+
+        def shared(x_LK: Tensor) -> Tensor:
+            """x_A: summed over the episodes that an action is a step of."""
+            return x_LK.new_zeros(batch.state_A.numel()).index_add(0, action_LK[said_LK], x_LK[said_LK])
+
+        length_L = batch.per_episode(batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64)))
+        weight_L = count_L * token_weight(self.aggregation, length_L, count_L, self.length_norm)
+        all_L = batch.count_L.to(adv_LK.dtype)
+        return StepCredit(
+            adv_A=shared(adv_LK * all_L[:, None]) / batch.sum_below(all_L),
+            plus_T=batch.to_tokens(shared(weight_L[:, None] * adv_LK.clamp_min(0))),
+            minus_T=batch.to_tokens(shared(weight_L[:, None] * adv_LK.clamp_max(0))),
+            count_T=batch.to_tokens(batch.sum_below(count_L)),
+            weight_T=batch.to_tokens(batch.sum_below(weight_L)),
+            stats=stats | {"zero_groups": 1 - batch.tree_L[adv_LK.any(1)].unique().numel() / max(batch.trees, 1)},
+        )
+
+    def loss(self, batch: Batch, new: Forward, credit: StepCredit, /) -> Loss:
+        delta_T = bounded(new.logp_T - batch.old_logp_T)
+        sides = (credit.plus_T, credit.minus_T, self.clip_low, self.clip_high, self.dual_clip)
+        total = policy = surrogate(delta_T, *sides).sum()
+        stats = floats(
+            policy=policy,
+            clip_fraction=weighted_mean(clipped(delta_T, *sides).double(), credit.count_T.double()),
+            entropy=weighted_mean(new.entropy_T, credit.weight_T),
+        )
+        if self.needs_reference or batch.ref_logp_T is not None:
+            kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
+            total = total + self.kl_coef * (credit.weight_T * kl_T).sum()
+            stats["kl"] = float(weighted_mean(kl_T.detach(), credit.weight_T))
+        return Loss(total, stats | credit.stats)
+
+    def action_advantage(self, batch: Batch, credit: StepCredit) -> Tensor:
+        return credit.adv_A
+
+    def alpha_now(self, batch: Batch) -> float:
+        """alpha after as many updates as the policy that sampled the batch has had."""
+        if not self.alpha_steps:
+            return self.alpha
+        done = min(1.0, max(0, int(batch.version_A.max())) / self.alpha_steps)
+        return self.alpha_min + (self.alpha - self.alpha_min) * (1 + math.cos(math.pi * done)) / 2
+
+    def steps(self, batch: Batch, action_LK: Tensor) -> Steps:
+        """The episodes as rows; what was skipped has the labels of its outcome, where that is known."""
+        said_LK = action_LK >= 0
+        label_LK = torch.where(said_LK, batch.label_A[action_LK], 1)
+        complete_L, known_L = (label_LK >= 0).all(1), batch.success_L >= 0
+        success_L = batch.success_L == 1
+        skipped_L = self.skipped(batch) & ~complete_L & known_L
+        judged_L = complete_L | skipped_L
+        if self.prm_scheme == Scheme.ALLOCATION:
+            judged_L = judged_L & known_L
+        good_LK = torch.where(skipped_L[:, None], success_L[:, None], label_LK == 1)
+        count_L = torch.where(batch.return_L.isfinite(), _played(batch), 0)
+        return Steps(said_LK, good_LK, judged_L, batch.return_L, success_L, count_L, batch.tree_L, batch.trees)
+
+    def step_rewards(self, steps: Steps) -> Tensor:
+        """x_LK: what the labels are worth, before they are standardised."""
+        if self.prm_scheme == Scheme.DECOUPLE:
+            return label_rewards(steps, self.fix_base)
+        return allocated_rewards(steps, *self.scales)
+
+    @property
+    def scales(self) -> tuple[float, float, float]:
+        return self.consistent_scale, self.pos_unconsistent_scale, self.neg_unconsistent_scale
+
+    def step_advantages(self, steps: Steps, alpha: float) -> tuple[Tensor, dict[str, float]]:
+        """(adv_LK, stats): labels and outcomes standardised, fused and summed from each step on."""
+        x_LK = self.step_rewards(steps)
+        z_LK = standardised(x_LK, steps, self.equal_trajectory_weight) if self.do_batch_norm else x_LK
+        o_L = outcome_scores(steps)
+        c_LK = fused(steps, z_LK, o_L, alpha, self.beta, self.orm_distribution, self.enable_length_normalization)
+        adv_LK = suffix_sums(c_LK, steps.said_LK) if self.suffix else c_LK
+        stats = {"alpha": alpha, "unjudged": float(weighted_mean((~steps.judged_L).double(), steps.count_L.double()))}
+        if self.enable_adca_metric:
+            stats |= fusion_metrics(steps, z_LK, o_L, c_LK, alpha, self.beta, self.orm_distribution)
+            if self.prm_scheme == Scheme.ALLOCATION:
+                stats |= allocation_metrics(steps, x_LK, z_LK, self.scales)
+        return adv_LK, stats
+
+
+def _played(batch: Batch) -> Tensor:
+    """count_L without the episodes that broke, and without those in which nothing was said."""
+    actions_L = batch.per_episode(torch.ones_like(batch.reward_A))
+    return batch.count_L * (~batch.fault_L & (actions_L > 0))
