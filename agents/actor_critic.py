@@ -27,6 +27,8 @@ from agents.tree import Batch, Forward
 
 __all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelError"]
 
+ENTROPY_ROWS = 64  # at a time: what is thrown away again should fit a cache
+
 
 @dataclass(frozen=True)
 class LoraSettings:
@@ -168,7 +170,7 @@ class ActorCritic(nn.Module):
         """Last hidden state [T, D] of every token of the row."""
         if plan is None:
             if self._plan is None or self._plan[0] is not batch.end_T:
-                self._plan = (batch.end_T, TreePlan(batch.pos_T, batch.end_T, self.device))
+                self._plan = (batch.end_T, TreePlan(batch.pos_T, batch.end_T, self.device, by_chains=True))
             plan = self._plan[1]
         self.counters.passes += 1
         self.counters.tokens += len(batch)
@@ -179,14 +181,18 @@ class ActorCritic(nn.Module):
             raise ModelError(
                 f"someone set this model's attention to {model.config._attn_implementation!r}: keep {NAME!r}"
             )
+        token_T, pos_T = batch.token_T, batch.pos_T
+        if plan.order_T is not None:
+            token_T, pos_T = token_T[plan.order_T], pos_T[plan.order_T]
         out = model.base_model(
-            input_ids=batch.token_T[None],
-            position_ids=batch.pos_T[None],
+            input_ids=token_T[None],
+            position_ids=pos_T[None],
             attention_mask=marker_mask(self.device),
             use_cache=False,
             tree_plan=plan,
         )
-        return out.last_hidden_state[0]
+        hidden_TD = out.last_hidden_state[0]
+        return hidden_TD if plan.place_T is None else hidden_TD.index_select(0, plan.place_T)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """[N, V] in at least float32, as the model's own forward makes them, before the temperature."""
@@ -204,10 +210,12 @@ class ActorCritic(nn.Module):
         """Log-probability of each token and the entropy (nats, no gradient) of the distribution it came from."""
 
         def one(hidden_ND: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor]:
-            logp_NV = torch.log_softmax(self.logits(hidden_ND) / self.temperature, dim=-1)
+            logits_NV = self.logits(hidden_ND)
+            if self.temperature != 1:
+                logits_NV = logits_NV / self.temperature
+            logp_NV = torch.log_softmax(logits_NV, dim=-1)
             with torch.no_grad():
-                # The clamp only matters for logits of -inf: 0 * -inf is no number.
-                entropy_N = -torch.linalg.vecdot(logp_NV.exp(), logp_NV.clamp_min(-1e5))
+                entropy_N = torch.cat([_entropy(part_NV) for part_NV in logp_NV.split(ENTROPY_ROWS)])
             return logp_NV.gather(1, token_N[:, None]).squeeze(1), entropy_N
 
         if hidden_ND.shape[0] <= self.chunk:
@@ -287,6 +295,16 @@ def _value_head(model: PreTrainedModel, critic: CriticSettings) -> nn.Sequential
     nn.init.zeros_(last.bias)
     head = nn.Sequential(nn.Linear(width, critic.hidden), nn.SiLU(), last)
     return head.to(device=model.device, dtype=_wide(model.dtype))
+
+
+def _entropy(logp_NV: Tensor) -> Tensor:
+    """In nats. Normalised once more: a rounding error of the log-softmax would otherwise count H - 1 times.
+
+    The clamp only matters for logits of -inf: 0 * -inf is no number.
+    """
+    p_NV = logp_NV.exp()
+    total_N = p_NV.sum(-1)
+    return total_N.log() - p_NV.mul_(logp_NV.clamp_min(-1e5)).sum(-1) / total_N
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

@@ -7,7 +7,7 @@ The plan travels as the keyword ``tree_plan`` of the model call, which transform
 without entries goes with it: transformers takes a 4D mask as it is and so builds no T x T mask, nor guesses packed
 sequences from positions that jump.
 
-Legend: T tokens, H heads, G key heads, D width of a head, N queries and M keys of all calls, B Q K as in a call.
+Legend: T tokens, H heads, G key heads, D width of a head.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from agents.errors import ModelError
-from agents.plan import Plan, TreePlan
+from agents.kernels import attend
+from agents.plan import TreePlan
 
 NAME = "turnwise_tree"
 
@@ -69,7 +69,8 @@ def tree_attention(
         )
     _refuse(module, query, key, attention_mask, dropout, is_causal, tree_plan, others)
     plan = tree_plan.get(sliding_window, query.dtype)
-    return _planned(query, key, value, plan, scaling)[None], None
+    query_THD, key_TGD, value_TGD = (x[0].transpose(0, 1) for x in (query, key, value))
+    return attend(query_THD, key_TGD, value_TGD, plan, scaling)[None], None
 
 
 def _refuse(
@@ -93,34 +94,6 @@ def _refuse(
         raise ModelError("an attention mask came with a tree plan: the plan already is the mask")
     if query.shape[0] != 1 or not query.shape[2] == key.shape[2] == len(plan):
         raise ModelError(f"a plan of {len(plan)} tokens met queries of shape {tuple(query.shape)}")
-
-
-def _planned(query: Tensor, key: Tensor, value: Tensor, plan: Plan, scaling: float | None) -> Tensor:
-    """[T, H, D]: every call of the plan, back in the order of the row."""
-    groups = query.shape[1] // key.shape[1]
-    sizes_N = [c.blocks * c.queries for c in plan.calls]
-    sizes_M = [c.blocks * c.keys for c in plan.calls]
-    queries = _gather(query, plan.query_N).split(sizes_N)
-    keys = _gather(key, plan.key_M).split(sizes_M)
-    values = _gather(value, plan.key_M).split(sizes_M)
-    outputs = []
-    for call, q, k, v in zip(plan.calls, queries, keys, values, strict=True):
-        q_BHQD, k_BGKD, v_BGKD = (x.unflatten(0, (call.blocks, -1)).transpose(1, 2) for x in (q, k, v))
-        out_BHQD = scaled_dot_product_attention(
-            q_BHQD,
-            repeat_kv(k_BGKD, groups),
-            repeat_kv(v_BGKD, groups),
-            attn_mask=call.mask_B1QK,
-            is_causal=call.mask_B1QK is None,
-            scale=scaling,
-        )
-        outputs.append(out_BHQD.transpose(1, 2).flatten(0, 1))
-    return torch.cat(outputs).index_select(0, plan.output_T)
-
-
-def _gather(x: Tensor, rows: Tensor) -> Tensor:
-    """Rows of [1, H, T, D] as [rows, H, D]."""
-    return x[0].transpose(0, 1).index_select(0, rows)
 
 
 AttentionInterface.register(NAME, tree_attention)

@@ -1,21 +1,24 @@
 """Which queries meet which keys: the attention of a row of token trees, cut into few dense kernel calls.
 
-Invariant: any interval ``a:b`` of rows in depth-first order, together with the ancestors of row a, holds every
-ancestor of its own rows. So a *block* is the queries ``a:b`` against the keys ``ancestors(a) + a:b``, with a mask on
-that small rectangle only; leaves, forks, several trees a row and sliding windows are all the same case. A chain that
-is too long for a mask becomes one causal call without any mask, and its blocks keep only the other rows as queries.
-Blocks of similar shape share one padded kernel call. Nothing of size T x T is ever made, unless the tree is one block.
+Invariant: every row is a query of exactly one call, and a call's keys hold every ancestor of its queries; what else is
+among them is masked. Forks, leaves, several trees a row and sliding windows are all the same case.
 
-Why blocks even where ``is_causal`` would do: below about 1000 tokens the CPU kernel computes the upper triangle of a
-causal call anyway, so pieces of a chain against their own prefixes cost about two thirds of it.
+The rows are taken apart into *chains*: from a root (or a fork) always on into the deepest branch. Along a chain a call
+takes some rows in a piece with all their ancestors, and its mask is the lower right corner of one mask that all such
+calls share. Short chains, like critic prompts, share a call where that is cheaper. So nothing of size T x T is ever
+made. Laid out chain by chain, the rows of a piece are one slice and its keys few, which saves copies: ``by_chains``.
 
-Legend: T tokens, B blocks of one call, Q queries and K keys of a block, N the queries of all calls one after another.
+Why pieces even where ``is_causal`` would do: the CPU kernel follows the triangle of a causal call in steps of 512 keys.
+
+Legend: T tokens, Q queries and K keys of a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import sqrt
 
 import numpy as np
 import torch
@@ -26,36 +29,22 @@ from agents.mask import additive
 
 Rows = NDArray[np.int64]
 
-BLOCK = 96  # least number of queries of a block: fewer would gather the same keys too often
-SHARE = 3  # a block deep in a chain has depth / SHARE queries, so that the gathered keys stay a few times T
-LONG = 1024  # chains of this length or more are computed causally, without a mask
-CALL_COST = 16000  # what one more kernel call costs, in query-key pairs
-PADDING = 0.05  # share of padded pairs that a call may have beyond that
+# What a call costs beside its query-key pairs, in pairs: measured on a CPU for four heads of 64.
+CALL = 3000  # the call itself
+KEY = 8  # per key: reading it, and adding up its gradient
+COPY = 5  # per key where the keys are no slice and must be copied together
 
-
-@dataclass(frozen=True)
-class Item:
-    """Queries and keys (row numbers) of one block."""
-
-    q: Rows
-    kv: Rows
-    keep: Rows | None = None
-    """Which of ``q`` a causal item computes for; its queries and keys are the same rows. None: a masked block."""
-
-    @property
-    def pairs(self) -> int:
-        return self.q.size * self.kv.size
+Spans = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel call over B blocks, padded to the same shape. Padded outputs are never read."""
+    """One kernel call. Queries and keys are given by their places in the row."""
 
-    blocks: int
-    queries: int
-    keys: int
-    mask_B1QK: Tensor | None
-    """0 / -inf; None for a causal call."""
+    queries: Spans
+    keys: Spans
+    mask_QK: Tensor
+    """0 / -inf."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +52,44 @@ class Plan:
     """All calls of a row, for one window."""
 
     calls: tuple[Call, ...]
-    query_N: Tensor
-    """Row of each query of each call."""
-    key_M: Tensor
-    """Row of each key of each call."""
-    output_T: Tensor
-    """Where in N the output of a row lies."""
+    _repeated: dict[int, list[Tensor]] = field(default_factory=dict, repr=False)
+
+    def masks(self, repeats: int) -> list[Tensor]:
+        """The mask of each call with every query ``repeats`` times: [Q * repeats, K]."""
+        if repeats not in self._repeated:
+            # Calls share one storage where they can: repeat that, not every view of it.
+            bases = [call.mask_QK if call.mask_QK._base is None else call.mask_QK._base for call in self.calls]
+            large = {id(base): base.repeat_interleave(repeats, 0) for base in bases}
+            self._repeated[repeats] = [
+                large[id(base)][-call.mask_QK.shape[0] * repeats :, -call.mask_QK.shape[1] :]
+                for base, call in zip(bases, self.calls, strict=True)
+            ]
+        return self._repeated[repeats]
 
 
 class TreePlan:
-    """The plans of one row of trees: one per sliding window, made when a layer first asks for it."""
+    """The plans of one row of trees: one per sliding window, made when a layer first asks for it.
 
-    def __init__(self, pos_T: Tensor, end_T: Tensor, device: torch.device | str = "cpu") -> None:
+    ``by_chains``: the model will be given the rows as ``order_T`` lays them out, not depth first.
+    """
+
+    def __init__(
+        self, pos_T: Tensor, end_T: Tensor, device: torch.device | str = "cpu", *, by_chains: bool = False
+    ) -> None:
         self._pos: Rows = pos_T.cpu().numpy()
         self._end: Rows = end_T.cpu().numpy()
         self._device = device
+        self._chains = _chains(self._pos, self._end)
         self._plans: dict[tuple[int | None, torch.dtype], Plan] = {}
+        self._place = np.arange(self._pos.size)
+        self.order_T: Tensor | None = None
+        """Row (depth first) of each place; None where the two are the same."""
+        self.place_T: Tensor | None = None
+        """Its inverse."""
+        if by_chains and len(self._chains) > 1:
+            order = np.concatenate(self._chains)
+            self._place[order] = np.arange(order.size)
+            self.order_T, self.place_T = (torch.from_numpy(x).to(device) for x in (order, self._place))
 
     def __len__(self) -> int:
         return self._pos.size
@@ -89,104 +100,93 @@ class TreePlan:
             window = None
         key = (window, dtype)
         if key not in self._plans:
-            items = list(_items(self._pos, self._end, window))
-            self._plans[key] = _compile(items, self._pos, self._end, window, dtype, self._device)
+            pieces = list(_merged(list(_pieces(self._chains, self._pos, self._end, window))))
+            self._plans[key] = Plan(tuple(self._calls(pieces, window, dtype)))
         return self._plans[key]
 
+    def _calls(self, pieces: list[Piece], window: int | None, dtype: torch.dtype) -> Iterator[Call]:
+        shared = [piece for piece in pieces if piece.chain]
+        Q, K = (max((rows.size for rows in side), default=0) for side in ([p.q for p in shared], [p.k for p in shared]))
+        behind_QK = np.arange(Q)[:, None] + K - Q - np.arange(K)  # how far each key lies behind each query
+        seen_QK = (behind_QK >= 0) & (behind_QK < (K + 1 if window is None else window))
+        corner_QK = self._additive(seen_QK, dtype)
+        for piece in pieces:
+            if piece.chain:
+                mask_QK = corner_QK[Q - piece.q.size :, K - piece.k.size :]
+            else:
+                q_Q1, k_1K = piece.q[:, None], piece.k[None, :]
+                seen_QK = (k_1K <= q_Q1) & (q_Q1 < self._end[k_1K])
+                if window is not None:
+                    seen_QK &= self._pos[q_Q1] - self._pos[k_1K] < window
+                mask_QK = self._additive(seen_QK, dtype)
+            yield Call(self._spans(piece.q), self._spans(piece.k), mask_QK)
 
-def _items(pos: Rows, end: Rows, window: int | None) -> Iterator[Item]:
-    """Every row as a query of exactly one item."""
-    rest = np.ones(pos.size, dtype=bool)
-    if window is None:
-        for own, path in _long_chains(pos, end):
-            rest[own] = False
-            yield Item(path, path, keep=np.flatnonzero(np.isin(path, own)))
-    last = np.zeros(pos.max(initial=0) + 1, dtype=np.int64)  # last[d]: the last row so far at depth d
-    for a, b in _blocks(pos):
-        # In depth-first order the ancestor of a at depth d is the last row before a at that depth.
-        first = 0 if window is None else max(0, int(pos[a:b].min()) - window + 1)
-        kv = np.concatenate([last[first : pos[a]], np.arange(a, b)])
-        last[pos[a:b]] = np.arange(a, b)
-        q = np.flatnonzero(rest[a:b]) + a
-        if q.size:
-            yield Item(q, kv[(kv <= q[-1]) & (end[kv] > q[0])])
+    def _additive(self, seen_QK: NDArray[np.bool_], dtype: torch.dtype) -> Tensor:
+        return additive(torch.from_numpy(seen_QK), dtype).to(self._device)
 
-
-def _blocks(pos: Rows) -> Iterator[tuple[int, int]]:
-    """Intervals of rows: cut where a tree or a long branch begins, and into roughly equal parts in between."""
-    before = np.concatenate([[-1], pos[:-1]])
-    starts = np.flatnonzero((pos == 0) | (before + 1 - pos > BLOCK // 2))
-    for a, b in zip(starts, [*starts[1:], pos.size], strict=True):
-        size = max(BLOCK, int(pos[a:b].max()) // SHARE)
-        parts = max(1, round((b - a) / size))
-        edges = np.linspace(a, b, parts + 1).round().astype(int)
-        yield from zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    def _spans(self, rows: Rows) -> Spans:
+        """Where the rows lie, in as few stretches as there are."""
+        place = self._place[rows]
+        edges = [0, *(np.flatnonzero(np.diff(place) != 1) + 1).tolist(), place.size]
+        return tuple(slice(int(place[a]), int(place[b - 1]) + 1) for a, b in pairwise(edges))
 
 
-def _long_chains(pos: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
-    """(own rows, root path with them) of chains that are worth a causal call of their own, deepest first."""
-    free = pos >= LONG - 1
-    owned = np.zeros(pos.size, dtype=bool)
-    while free.any():
-        tip = int(np.argmax(np.where(free, pos, -1)))
-        path = np.flatnonzero(end[: tip + 1] > tip)
-        own = path[~owned[path]]
-        free[own] = False
-        # The path above the chain is computed a second time and thrown away: only worth it when it is short.
-        if own.size >= LONG and path.size <= 1.5 * own.size:
-            owned[own] = True
-            yield own, path
+@dataclass(frozen=True)
+class Piece:
+    """Rows (depth first) that one call takes as queries ``q``, and their keys ``k``."""
+
+    q: Rows
+    k: Rows
+    chain: bool
+    """The queries are the last keys, and every key is an ancestor of every later query."""
+    whole: bool
+    """All of a chain: it may share a call with others."""
+
+    @property
+    def cost(self) -> float:
+        """In query-key pairs."""
+        return (self.q.size + KEY + COPY) * self.k.size + CALL
 
 
-def _compile(
-    items: list[Item], pos: Rows, end: Rows, window: int | None, dtype: torch.dtype, device: torch.device | str
-) -> Plan:
-    nobody = pos.size  # a padded key: a row that no query sees
-    end, depth = np.append(end, 0), np.append(pos, 0)
-    calls, query, key = [], [], []
-    output = np.empty(pos.size, dtype=np.int64)
-    offset = 0
-    for group in _group(items):
-        Q, K = max(item.q.size for item in group), max(item.kv.size for item in group)
-        # A padded query repeats the first one, so that it sees something.
-        q_BQ = np.stack([np.append(item.q, np.full(Q - item.q.size, item.q[0])) for item in group])
-        kv_BK = np.stack([np.append(item.kv, np.full(K - item.kv.size, nobody)) for item in group])
-        mask = None
-        if group[0].keep is None:
-            q_BQ1, kv_B1K = q_BQ[:, :, None], kv_BK[:, None, :]
-            seen = (kv_B1K <= q_BQ1) & (q_BQ1 < end[kv_B1K])
-            if window is not None:
-                seen &= depth[q_BQ1] - depth[kv_B1K] < window
-            mask = additive(torch.from_numpy(seen[:, None]), dtype).to(device)
-        for i, item in enumerate(group):
-            keep = np.arange(item.q.size) if item.keep is None else item.keep
-            output[item.q[keep]] = offset + i * Q + keep
-        calls.append(Call(len(group), Q, K, mask))
-        query.append(q_BQ.ravel())
-        key.append(np.where(kv_BK == nobody, 0, kv_BK).ravel())
-        offset += q_BQ.size
-    index = (torch.from_numpy(x).to(device) for x in (np.concatenate(query), np.concatenate(key), output))
-    return Plan(tuple(calls), *index)
+def _chains(pos: Rows, end: Rows) -> list[Rows]:
+    """The rows of each chain, in the order of their first rows."""
+    # A run is a stretch of rows without a fork; the deepest row below it names the chain that it belongs to.
+    first = np.flatnonzero(np.concatenate([[True], (np.diff(pos) != 1) | (np.diff(end) != 0)]))
+    chains: dict[int, list[Rows]] = {}
+    for a, b in zip(first.tolist(), [*first[1:].tolist(), pos.size], strict=True):
+        tip = a + int(pos[a : end[a]].argmax())
+        chains.setdefault(tip, []).append(np.arange(a, b))
+    return [np.concatenate(runs) for runs in chains.values()]
 
 
-def _group(items: list[Item]) -> list[list[Item]]:
-    """Items of similar shape together, as long as padding them costs less than another call."""
-    groups: list[list[Item]] = []
-    shapes: list[tuple[int, int, int]] = []  # (queries, keys, pairs that are no padding) of each group
-    for item in sorted(items, key=lambda item: (item.kv.size, item.q.size), reverse=True):
-        best, best_waste = -1, float("inf")
-        for index, (queries, keys, pairs) in enumerate(shapes):
-            if (groups[index][0].keep is None) != (item.keep is None):
+def _pieces(chains: list[Rows], pos: Rows, end: Rows, window: int | None) -> Iterator[Piece]:
+    """Every chain cut into about equal parts, so that the cost of the calls and of what is masked is least."""
+    roots = np.flatnonzero(pos == 0)
+    for chain in chains:
+        head, above, n = int(chain[0]), int(pos[chain[0]]), chain.size
+        root = int(roots[np.searchsorted(roots, head, side="right") - 1])
+        path = np.concatenate([root + np.flatnonzero(end[root:head] > head), chain])  # path[d] is the row at depth d
+        keys = above + n / 2 if window is None else min(above + n / 2, window)
+        best = sqrt(2 * ((KEY + COPY * (above > 0)) * keys + CALL))
+        parts = max(1, round(n / best))
+        edges = np.linspace(0, n, parts + 1).round().astype(int).tolist()
+        for a, b in pairwise(edges):
+            start = 0 if window is None else max(0, above + a - window + 1)
+            yield Piece(chain[a:b], path[start : above + b], chain=True, whole=parts == 1)
+
+
+def _merged(pieces: list[Piece]) -> Iterator[Piece]:
+    """Neighbours in one call as long as that makes a query cheaper."""
+    held: Piece | None = None
+    for piece in pieces:
+        if held is not None and held.whole and piece.whole:
+            q, k = np.sort(np.concatenate([held.q, piece.q])), np.union1d(held.k, piece.k)
+            both = Piece(q, k, chain=False, whole=True)
+            if both.cost / both.q.size <= held.cost / held.q.size:
+                held = both
                 continue
-            total = (len(groups[index]) + 1) * max(queries, item.q.size) * keys
-            waste = total - pairs - item.pairs
-            if waste <= CALL_COST + PADDING * (pairs + item.pairs) and waste < best_waste:
-                best, best_waste = index, waste
-        if best < 0:
-            groups.append([item])
-            shapes.append((item.q.size, item.kv.size, item.pairs))
-        else:
-            queries, keys, pairs = shapes[best]
-            groups[best].append(item)
-            shapes[best] = (max(queries, item.q.size), keys, pairs + item.pairs)
-    return groups
+        if held is not None:
+            yield held
+        held = piece
+    if held is not None:
+        yield held

@@ -1,6 +1,7 @@
-"""The block plan against dense attention under the tree mask, and what it costs."""
+"""The plan of calls against dense attention under the tree mask, and what it costs."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from tree_cases import grow, root, some
 import agents.plan
 from agents.attention import tree_attention
 from agents.errors import ModelError
+from agents.kernels import anywhere
 from agents.mask import additive, flex_mask_mod, tree_mask
 from agents.packing import pack
-from agents.plan import TreePlan
+from agents.plan import Call, Plan, TreePlan
 from agents.tree import Batch, Kind, Node
 
 
@@ -37,17 +39,25 @@ class Layer(torch.nn.Module):
     is_causal = True
 
 
-def attend(batch: Batch, window: int | None, plan: TreePlan | None = None) -> tuple[list, list]:
-    """(output and gradients of the plan, the same of dense attention), float64, two query heads a key head."""
+def attend(
+    batch: Batch, window: int | None, *, by_chains: bool = True, repeats: int = 2, device_free: bool = False
+) -> tuple[list, list]:
+    """(output and gradients of the plan, the same of dense attention), float64, both with depth-first rows."""
     generator = torch.Generator().manual_seed(0)
 
     def heads(count: int) -> torch.Tensor:
         x = torch.randn(1, count, len(batch), 6, generator=generator, dtype=torch.float64)
         return x.requires_grad_()
 
-    q, k, v = heads(4), heads(2), heads(2)
-    plan = plan or TreePlan(batch.pos_T, batch.end_T)
-    ours, _ = tree_attention(Layer(), q, k, v, None, scaling=0.7, sliding_window=window, tree_plan=plan)
+    q, k, v = heads(2 * repeats), heads(2), heads(2)
+    plan = TreePlan(batch.pos_T, batch.end_T, by_chains=by_chains)
+    laid = [x if plan.order_T is None else x.index_select(2, plan.order_T) for x in (q, k, v)]
+    if device_free:
+        rows = [x[0].transpose(0, 1) for x in laid]
+        ours = anywhere(*rows, plan.get(window, torch.float64), 0.7)[None]
+    else:
+        ours, _ = tree_attention(Layer(), *laid, None, scaling=0.7, sliding_window=window, tree_plan=plan)
+    ours = ours if plan.place_T is None else ours.index_select(1, plan.place_T)
     mask = tree_mask(batch.end_T, pos_T=batch.pos_T, window=window)
     dense = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.7, enable_gqa=True).transpose(1, 2)
     weight = torch.randn(ours.shape, generator=generator, dtype=torch.float64)
@@ -62,37 +72,85 @@ def attend(batch: Batch, window: int | None, plan: TreePlan | None = None) -> tu
     seed=st.integers(0, 10**6),
     longest=st.sampled_from([3, 20, 90]),
     window=st.sampled_from([None, 1, 5, 40]),
-    long=st.sampled_from([40, 1024]),
+    by_chains=st.booleans(),
+    repeats=st.sampled_from([1, 2, 3]),
+    device_free=st.booleans(),
+    call=st.sampled_from([0, 3000, 10**6]),
 )
-def test_plan_equals_dense_attention(seed: int, longest: int, window: int | None, long: int) -> None:
+def test_plan_equals_dense_attention(
+    seed: int,
+    longest: int,
+    window: int | None,
+    by_chains: bool,
+    repeats: int,
+    device_free: bool,
+    call: int,
+) -> None:
     batch = random_trees(seed, longest)
-    before = agents.plan.LONG
-    agents.plan.LONG = long  # so that causal calls come up without episodes of thousands of tokens
+    before = agents.plan.CALL
+    agents.plan.CALL = call  # so that pieces of every size and calls shared by many chains come up
     try:
-        ours, dense = attend(batch, window)
+        ours, dense = attend(batch, window, by_chains=by_chains, repeats=repeats, device_free=device_free)
     finally:
-        agents.plan.LONG = before
+        agents.plan.CALL = before
     for a, b in zip(ours, dense, strict=True):
         assert (a - b).abs().max() <= 1e-12
 
 
-def test_plan_equals_dense_attention_on_a_long_chain() -> None:
-    """Past 1024 tokens the trunk is one causal call without a mask; past 512 keys the kernel works in blocks."""
+def test_a_key_too_few_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same comparison, with the shared mask shifted by one row."""
+    batch = random_trees(3, 20)
+    masks = Plan.masks
+    monkeypatch.setattr(Plan, "masks", lambda self, repeats: [m.roll(1, 0) for m in masks(self, repeats)])
+    ours, dense = attend(batch, None)
+    assert max(float((a - b).detach().abs().max()) for a, b in zip(ours, dense, strict=True)) > 0.1
+
+
+def episode(turns: int, prompt: int = 60, action: int = 40, observation: int = 60) -> Node:
     rng = random.Random(1)
-    start = Node(Kind.STATE, some(rng, 300))
-    state = start
-    for _ in range(4):
-        state = state.add(Node(Kind.ACTION, some(rng, 100))).add(Node(Kind.STATE, some(rng, 200)))
-    batch = pack([start], (1, 2, 3, 4))
-    calls = TreePlan(batch.pos_T, batch.end_T).get(None, torch.float64).calls
-    assert [call.mask_B1QK is None for call in calls].count(True) == 1
-    assert sum(call.mask_B1QK.numel() for call in calls if call.mask_B1QK is not None) < 0.02 * len(batch) ** 2
+    start = state = Node(Kind.STATE, some(rng, prompt))
+    for _ in range(turns):
+        state = state.add(Node(Kind.ACTION, some(rng, action))).add(Node(Kind.STATE, some(rng, observation)))
+    return start
+
+
+def test_plan_equals_dense_attention_on_a_long_chain() -> None:
+    """Past 512 keys the kernel works in blocks. Masks stay far smaller than T x T."""
+    batch = pack([episode(4, 300, 100, 200)], (1, 2, 3, 4))
+    calls = TreePlan(batch.pos_T, batch.end_T, by_chains=True).get(None, torch.float64).calls
+    storages = {call.mask_QK.untyped_storage().data_ptr(): call.mask_QK.untyped_storage().size() for call in calls}
+    assert sum(storages.values()) / 8 < 0.2 * len(batch) ** 2
     for a, b in zip(*attend(batch, None), strict=True):
         assert (a - b).abs().max() <= 1e-12
 
 
-def test_the_main_workload_needs_few_calls_and_no_big_mask() -> None:
-    """32 episodes of about 300 tokens in one row: about half of the squares of the single episodes, in few calls."""
+def test_laid_out_by_chains_an_episode_copies_no_key_of_its_trunk() -> None:
+    batch = pack([episode(8)], (1,) * 16)
+    calls = TreePlan(batch.pos_T, batch.end_T, by_chains=True).get(None, torch.float32).calls
+    trunk = [call for call in calls if call.keys[0].start == 0 and len(call.keys) == 1]
+    assert sum(span.stop - span.start for call in trunk for span in call.queries) == 60 + 8 * 100 + 16
+    assert all(len(call.queries) == 1 for call in calls)
+    # What the critic prompts need: their own keys, and the trunk above.
+    assert pairs_of(calls) <= 1.25 * sum(range(60 + 8 * 100)) + 1.3 * sum(16 * (60 + 100 * t + 16) for t in range(9))
+
+
+def test_a_plan_needs_nothing_but_one_order() -> None:
+    """A chain is laid out as it is; anything else is laid out so that places and rows are inverse."""
+    chain = pack([episode(3)])
+    assert TreePlan(chain.pos_T, chain.end_T, by_chains=True).order_T is None
+    tree = random_trees(3, 6)
+    plan = TreePlan(tree.pos_T, tree.end_T, by_chains=True)
+    assert plan.order_T is not None and plan.place_T is not None
+    assert torch.equal(plan.order_T[plan.place_T], torch.arange(len(tree)))
+    assert TreePlan(tree.pos_T, tree.end_T).order_T is None
+
+
+def pairs_of(calls: Sequence[Call]) -> int:
+    return sum(call.mask_QK.numel() for call in calls)
+
+
+def test_the_main_workload_makes_no_big_call() -> None:
+    """32 episodes of about 300 tokens in one row: less than the squares of the single episodes, a few calls each."""
     rng = random.Random(0)
     roots = []
     for _ in range(32):
@@ -101,13 +159,11 @@ def test_the_main_workload_needs_few_calls_and_no_big_mask() -> None:
         for _ in range(rng.randint(4, 6)):
             state = state.add(Node(Kind.ACTION, some(rng, 10, 20))).add(Node(Kind.STATE, some(rng, 20, 50)))
         roots.append(start)
-    batch = pack(roots, some(rng, 6))
-    plan = TreePlan(batch.pos_T, batch.end_T).get(None, torch.float32)
-    pairs = sum(call.blocks * call.queries * call.keys for call in plan.calls)
-    squares = sum(len(pack([start], (1,) * 6)) ** 2 for start in roots)
-    assert len(plan.calls) <= 20
-    assert pairs <= 0.75 * squares
-    assert plan.key_M.numel() <= 4 * len(batch)
+    prompt = some(rng, 6)
+    batch = pack(roots, prompt)
+    calls = TreePlan(batch.pos_T, batch.end_T, by_chains=True).get(None, torch.float32).calls
+    assert len(calls) <= 7 * len(roots)
+    assert pairs_of(calls) <= 0.75 * sum(len(pack([start], prompt)) ** 2 for start in roots)
 
 
 def test_a_group_does_not_pay_for_its_siblings() -> None:
@@ -117,10 +173,9 @@ def test_a_group_does_not_pay_for_its_siblings() -> None:
     for _ in range(8):
         start.add(Node(Kind.ACTION, some(rng, 100))).add(Node(Kind.STATE, ()))
     batch = pack([start])
-    plan = TreePlan(batch.pos_T, batch.end_T).get(None, torch.float32)
-    pairs = sum(call.blocks * call.queries * call.keys for call in plan.calls)
-    assert pairs <= 1.2 * 8 * 100 * 300 + 200 * 200
-    assert pairs <= 0.4 * len(batch) ** 2
+    calls = TreePlan(batch.pos_T, batch.end_T, by_chains=True).get(None, torch.float32).calls
+    assert pairs_of(calls) <= 1.2 * 8 * 100 * 300 + 200 * 200
+    assert pairs_of(calls) <= 0.4 * len(batch) ** 2
 
 
 def test_windows_keep_the_keys_few() -> None:
@@ -128,8 +183,8 @@ def test_windows_keep_the_keys_few() -> None:
     start = root(rng)
     grow(rng, start, 60)
     batch = pack([start], (1, 2))
-    plan = TreePlan(batch.pos_T, batch.end_T).get(16, torch.float32)
-    assert max(call.keys for call in plan.calls) <= 2 * agents.plan.BLOCK + 16
+    calls = TreePlan(batch.pos_T, batch.end_T, by_chains=True).get(16, torch.float32).calls
+    assert max(call.mask_QK.shape[1] for call in calls) <= 200
 
 
 # -- the mask itself --------------------------------------------------------------------------------------------------
