@@ -108,6 +108,7 @@ def peak_memory(make: Callable[..., tuple[Program, Program]], *args: Any, device
 
 def _peak(make: Callable[..., tuple[Program, Program]], args: tuple, device: str) -> int:
     one_thread()
+    _mallopt(_MMAP_THRESHOLD, 1 << 16)  # freed tensors leave at once: the peak does not depend on the heap's layout
     warm_up, program = make(*args)
     warm_up()
     gc.collect()
@@ -119,7 +120,7 @@ def _peak(make: Callable[..., tuple[Program, Program]], args: tuple, device: str
         torch.cuda.synchronize(device)
         return torch.cuda.max_memory_allocated(device) - before
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # pages that the warm-up left behind would be used without being counted
+    if trim is not None:  # small blocks that the warm-up left behind would be used without being counted
         trim(0)
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # sets the high-water mark back to what is resident now
@@ -141,6 +142,25 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def keep_memory() -> None:
+    """Lets the allocator keep what it once got, where it is glibc's.
+
+    Otherwise it hands pages back to the system after some programs and not after others, by the luck of its layout, and
+    asks for them again in the next: up to 5 % of a step, charged to whichever program it happens in.
+    """
+    _mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+    _mallopt(_MMAP_THRESHOLD, 2**30)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+
+
+def _mallopt(parameter: int, value: int) -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(parameter, value)
+
+
 def hardware(device: torch.device | str = "cpu") -> str:
     """What the figures were measured on, in words."""
     if torch.device(device).type == "cuda":
@@ -154,8 +174,13 @@ def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[obje
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index == 0 else "right")
     for row in rows:
-        table.add_row(*(f"{x:.2f}" if isinstance(x, float) else str(x) for x in row))
+        table.add_row(*map(shown, row))
     console.print(table)
+
+
+def shown(value: object) -> str:
+    """What a table shows of a value."""
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def finish(
