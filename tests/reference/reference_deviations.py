@@ -196,8 +196,8 @@ DEVIATIONS = {
         "exact mean. Agreement within a further 2e-8 of the numbers",
     ),
     "off the mask": Deviation(
-        ("gae",),
-        lambda case: bool((case.tensor("response_mask") == 0).any()),
+        ("gae", "bi_level_gae"),
+        lambda case: bool((case.tensor("response_mask" if case.file == "gae" else "loss_mask") == 0).any()),
         "the peer carries advantages and returns through positions at which nothing was said",
         "those positions are no turns and have no number; a reward paid there has no turn to pay",
     ),
@@ -206,6 +206,30 @@ DEVIATIONS = {
         lambda case: not case.hyper["shift_mean"],
         "the peer centres, scales and adds the mean again",
         "no such option: compared after adding the mean",
+    ),
+    "similar observations": Deviation(
+        ("gigpo",),
+        lambda case: bool(case.hyper.get("enable_similarity")),
+        "the peer can also group observations whose texts are nearly the same",
+        "a tree keeps only the identity of an observation: compared with the peer's groups as identities",
+    ),
+    "a turn or trajectory alone": Deviation(
+        ("gigpo",),
+        lambda case: True,
+        "the peer gives a task with one row, or one trajectory, its score as advantage",
+        "advantage exactly 0",
+    ),
+    "noise of equal returns": Deviation(
+        ("gigpo",),
+        lambda case: True,
+        "the peer's float32 statistics make noise of equal returns, divided by a tiny deviation",
+        "advantage exactly 0",
+    ),
+    "a turn that pays nothing": Deviation(
+        ("bi_level_gae",),
+        lambda case: "error" in case.outputs,
+        "the peer takes non-zero rewards for the ends of turns, and fails where the last turn pays nothing",
+        "the ends are given",
     ),
     "count of clipped values": Deviation(
         ("value_loss",),
