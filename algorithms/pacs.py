@@ -27,7 +27,8 @@ from torch.nn.functional import softplus
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
 from algorithms.group_stats import group_mean, group_sum
-from algorithms.maths import KL, kl_divergence, weighted_mean
+from algorithms.groups import spread
+from algorithms.maths import KL, SAME, kl_divergence, weighted_mean
 
 
 class RewardMethod(StrEnum):
@@ -198,6 +199,9 @@ class PACS(Algorithm[LabelCredit]):
         count_L, tree_L = credit.count_L, batch.tree_L
         n_L = group_sum(count_L, tree_L, batch.trees)[tree_L]
         away_L = score_L - group_mean(score_L, count_L, tree_L, batch.trees)[tree_L]
+        # One label and one score: there is nothing to tell apart, not even by rounding.
+        same_G = [spread(x_L, count_L, tree_L, batch.trees) <= SAME for x_L in (score_L.detach(), credit.label_L)]
+        away_L = torch.where((same_G[0] & same_G[1])[tree_L], 0, away_L)
         bessel_L = n_L / (n_L - 1).clamp_min(1)
         if self.estimator == Estimator.RLOO:
             return away_L * bessel_L
