@@ -1,0 +1,191 @@
+"""Differences between engine and trainer: literal weights and statistics, and the gradient that comes of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from algorithm_trees import counted, unshared, world
+
+from agents.tree import Batch, Kind, Node
+from algorithms.grpo import GRPO
+from algorithms.mismatch import (
+    Correction,
+    corrected,
+    correction_weight,
+    importance_weight,
+    mismatch_stats,
+    sampling_warning,
+)
+from algorithms.selfac import SelfAC
+from algorithms.turn_gae import TurnPPO
+
+
+def t(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def pair(ratios: list[list[float]]) -> tuple[Batch, torch.Tensor, torch.Tensor]:
+    """Episodes of one turn each whose tokens have these ratios: batch, the trainer's and the engine's log-probs."""
+    w = world(0)
+    root = w.state()
+    for episode in ratios:
+        root.add(Node(Kind.ACTION, w.text(len(episode)))).add(Node(Kind.STATE, ()))
+    batch = w.batch([root])
+    said = batch.action_T >= 0
+    delta = torch.zeros(len(batch), dtype=torch.float64)
+    delta[said] = t(*[math.log(r) for episode in ratios for r in episode])
+    return batch, batch.old_logp_T + delta, batch.old_logp_T
+
+
+def test_weights_by_hand() -> None:
+    delta = t(*[math.log(r) for r in (0.25, 1.0, 1.5, 4.0)])
+    assert importance_weight(delta, False, 0.5, 2.0).tolist() == pytest.approx([0.25, 1.0, 1.5, 2.0])
+    assert importance_weight(delta, True, 0.5, 2.0).tolist() == pytest.approx([0.0, 1.0, 1.5, 0.0])
+    assert importance_weight(t(1e6, -1e6), False, 0.0, math.inf).tolist() == pytest.approx(
+        [math.exp(20), math.exp(-20)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("none", [1, 1, 1, 1]),
+        ("token_truncate", [2.0, 0.5, 1.5, 1.5]),
+        ("token_mask", [0.0, 0.5, 1.5, 1.5]),
+        ("sequence_truncate", [2.0, 2.0, 2.0, 2.0]),  # 4 * 0.5 and 1.5 * 1.5
+        ("sequence_mask", [2.0, 2.0, 0.0, 0.0]),
+    ],
+)
+def test_corrections_by_hand(how: Correction, expected: list[float]) -> None:
+    batch, trainer, engine = pair([[4.0, 0.5], [1.5, 1.5]])
+    weight_T = correction_weight(batch, trainer, engine, how, low=0.4, high=2.0 + 1e-12)
+    assert weight_T[batch.action_T >= 0].tolist() == pytest.approx(expected)
+    assert not weight_T[batch.action_T < 0].any()
+
+
+@pytest.mark.parametrize("how", Correction)
+def test_where_both_agree_nothing_is_corrected(how: Correction) -> None:
+    w = world(1)
+    batch = w.batch([counted(w, w.tree()) for _ in range(2)])
+    weight_T = correction_weight(batch, batch.old_logp_T, batch.old_logp_T, how)
+    assert torch.equal(weight_T, (batch.action_T >= 0).double())
+
+
+def test_shared_tokens_have_the_mean_of_their_episodes() -> None:
+    w = world(2)
+    tree = counted(w, w.tree())
+    weights = []
+    for root in (tree, unshared(tree)):
+        batch = w.batch([root])
+        new_T = w.pick(batch, torch.tensor(w.new, dtype=torch.float64))
+        weights.append((batch, correction_weight(batch, new_T, batch.old_logp_T, Correction.SEQUENCE_TRUNCATE)))
+    (batch, shared_T), (flat, flat_T) = weights
+    for token in batch.token_T[batch.action_T >= 0].tolist():
+        mine, theirs = (b.token_T == token for b in (batch, flat))
+        assert float(shared_T[mine]) == pytest.approx(float(flat_T[theirs].mean()))
+    token_T = correction_weight(batch, new := w.pick(batch, t(*w.new)), batch.old_logp_T, Correction.TOKEN_TRUNCATE)
+    assert not torch.allclose(token_T, shared_T) and new.shape == token_T.shape  # the control: they are not the same
+
+
+@pytest.mark.parametrize("algorithm", [GRPO(), GRPO(gate="cispo"), SelfAC(ratio="token"), TurnPPO()])
+def test_the_gradient_of_each_token_is_weighted(algorithm: GRPO | SelfAC | TurnPPO) -> None:
+    """Any loss: the same number, each token's gradient times its weight, and the critic's as it was."""
+    w = world(3)
+    batch = w.batch([w.tree(), w.tree()])
+    weight_T = torch.rand(len(batch), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    grads, totals = [], []
+    for weights in (torch.ones_like(weight_T), weight_T):
+        logp, value = w.numbers()
+        new = w.forward(batch, logp, value)
+        total = algorithm.loss(batch, corrected(new, weights), algorithm.credit(batch, new)).total
+        total.backward()
+        totals.append(float(total))
+        grads.append((logp.grad, value.grad))
+    by_token = torch.ones_like(grads[0][0]).index_put((batch.token_T.clamp_min(0)[batch.action_T >= 0],), t(1.0))
+    by_token[batch.token_T[batch.action_T >= 0]] = weight_T[batch.action_T >= 0]
+    torch.testing.assert_close(grads[1][0], grads[0][0] * by_token, atol=1e-14, rtol=1e-12)
+    assert totals[0] == pytest.approx(totals[1], abs=1e-14) and not torch.equal(*[g[0] for g in grads])
+    if algorithm.critic:
+        assert torch.equal(grads[0][1], grads[1][1])
+
+
+def test_statistics_by_hand() -> None:
+    batch, trainer, engine = pair([[2.0, 0.5], [1.0, 4.0]])
+    stats = mismatch_stats(batch, trainer, engine, low=0.6, high=3.0)
+    ratios = [2.0, 0.5, 1.0, 4.0]
+    logs = [math.log(r) for r in ratios]
+    assert stats == pytest.approx(
+        {
+            "mismatch_mean_abs": sum(map(abs, logs)) / 4,
+            "mismatch_max_abs": math.log(4),
+            "mismatch_k1": -sum(logs) / 4,
+            "mismatch_k3": sum(r - 1 - x for r, x in zip(ratios, logs, strict=True)) / 4,
+            "mismatch_kept_mass": 7.5 / 4,
+            "mismatch_kept_mass_error": t(*ratios).std().item() / 2,
+            "mismatch_effective_sample": 7.5**2 / (4 * 21.25),
+            "mismatch_outside": 0.5,
+        }
+    )
+    far = mismatch_stats(batch, trainer + 1e3 * (batch.action_T >= 0), engine)
+    assert far["mismatch_mean_abs"] > 999 and all(map(math.isfinite, far.values()))  # measured before the clamp
+
+
+def test_statistics_of_nothing() -> None:
+    w = world(4)
+    batch = w.batch([w.state()])
+    stats = mismatch_stats(batch, batch.old_logp_T, batch.old_logp_T)
+    assert stats["mismatch_mean_abs"] == 0 and stats["mismatch_kept_mass"] == 1
+    assert all(map(math.isfinite, stats.values())) and sampling_warning(1.0, 0, stats) is None
+    with_one, trainer, engine = pair([[1.0]])
+    assert sampling_warning(1.0, 0, mismatch_stats(with_one, trainer, engine)) is None
+
+
+def sampled(top_p: float, tokens: int = 4000) -> dict[str, float]:
+    """Statistics of tokens that an engine drew from the top of a distribution and scored by what it drew from."""
+    generator = torch.Generator().manual_seed(5)
+    logits = torch.randn(tokens, 50, dtype=torch.float64, generator=generator) * 2
+    probs = logits.softmax(-1)
+    order = probs.sort(-1, descending=True)
+    kept = order.values * (order.values.cumsum(-1) - order.values < top_p)
+    drawn = torch.multinomial(kept, 1, generator=generator)
+    token = order.indices.gather(-1, drawn)
+    batch, _, engine = pair([[1.0] * tokens])
+    trainer = torch.zeros_like(engine)
+    engine = torch.zeros_like(engine)
+    trainer[batch.action_T >= 0] = probs.gather(-1, token).log().flatten()
+    engine[batch.action_T >= 0] = (kept / kept.sum(-1, keepdim=True)).gather(-1, drawn).log().flatten()
+    return mismatch_stats(batch, trainer, engine)
+
+
+def test_a_cut_distribution_is_noticed() -> None:
+    """The mean ratio is the mass that the cut kept, whatever was set or said."""
+    cut, whole = sampled(0.8), sampled(1.0)
+    assert 0.8 < cut["mismatch_kept_mass"] < 0.93
+    warning = sampling_warning(1.0, 0, cut)
+    assert warning is not None and "where 1 is right" in warning and "\n" not in warning
+    assert whole["mismatch_kept_mass"] == pytest.approx(1) and sampling_warning(1.0, 0, whole) is None
+    assert sampling_warning(1.0, -1, whole) is None
+
+
+def test_settings_that_cut_are_named() -> None:
+    stats = sampled(1.0, 100)
+    assert "top_p 0.9 bias the ratio" in (sampling_warning(0.9, 0, stats) or "")
+    both = sampling_warning(0.9, 20, replace_mass(stats, 0.9)) or ""
+    assert "top_p 0.9 and top_k 20" in both and "0.900" in both
+
+
+def replace_mass(stats: dict[str, float], mass: float) -> dict[str, float]:
+    return stats | {"mismatch_kept_mass": mass}
+
+
+def test_noise_is_no_bias() -> None:
+    """Ratios that average 1 within their error are said nothing about, also when they scatter."""
+    generator = torch.Generator().manual_seed(6)
+    batch, trainer, engine = pair([[1.0] * 1000])
+    noise = torch.randn(1000, dtype=torch.float64, generator=generator) * 0.3
+    noisy = replace(batch)
+    trainer[noisy.action_T >= 0] += noise - 0.3**2 / 2  # E e^x = 1
+    assert sampling_warning(1.0, 0, mismatch_stats(batch, trainer, engine)) is None
