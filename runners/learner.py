@@ -24,6 +24,8 @@ from runners.config import UserError
 from runners.settings import Train
 
 EpisodeId = tuple[str, int, int]
+KL_EVERY = 5
+"""Updates between measurements of the divergence from the start, where the loss does not need it."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,15 @@ class Learned:
     """Episodes whose every step was skipped."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Piece:
-    """A minibatch: its trees, packed, with the trainer's own log-probabilities and the credit."""
+    """A minibatch: its trees, packed. ``prepare`` adds what the trainer's own forward before the update tells."""
 
     trees: Sequence[Tree]
     batch: Batch
-    old: Forward
-    credit: Any
-    mismatch: float
+    old: Forward | None = None
+    credit: Any = None
+    mismatch: float = 0.0
 
     def episode_ids(self) -> set[EpisodeId]:
         return {episode.job.id for tree in self.trees for episode, _ in tree.paths}
@@ -80,9 +82,13 @@ class Learner:
         """One update of the parameters. Raises UserError when nothing but skipped steps came of the last ones."""
         train, started, learned = self.train, monotonic(), Learned()
         size = max(1, -(-len(trees) // train.minibatches))
-        pieces = [self.prepare(trees[i : i + size], measure=i == 0) for i in range(0, len(trees), size)]
-        for piece in pieces:
-            learned.credited |= self.credited(piece)
+        pieces = [self.packed(trees[i : i + size]) for i in range(0, len(trees), size)]
+        for i, piece in enumerate(pieces):
+            # The divergence from the start is shown in any case; now and then, on one minibatch, is enough for that.
+            if self.algorithm.needs_reference or (i == 0 and update % KL_EVERY == 1):
+                piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
+            if i > 0:  # for the first one, the forward of its own step comes before any change
+                self.prepare(piece, forward_parts(self.model, piece.batch, train.token_budget))
         forwarded = monotonic()
         share = max(0.1, 1 - (update - 1) / train.updates)
         for group in self.optimizer.param_groups:
@@ -96,6 +102,8 @@ class Learner:
                 stats.append(loss.stats | {"grad_norm": norm})
                 if stepped:
                     taken |= piece.episode_ids()
+        for piece in pieces:
+            learned.credited |= self.credited(piece)
         learned.untrained = {name for piece in pieces for name in piece.episode_ids()} - taken
         learned.row = {
             key: _mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
@@ -110,16 +118,15 @@ class Learner:
         }
         return learned
 
-    def prepare(self, trees: Sequence[Tree], *, measure: bool) -> _Piece:
-        """The batch with the trainer's own log-probabilities, how far the engine's were off, and the credit."""
-        batch = pack([tree.root for tree in trees], self.critic_prompt, self.model.device)
-        old = forward_parts(self.model, batch, self.train.token_budget)
-        mismatch = float((old.logp_T - batch.old_logp_T).abs().max()) if len(batch) else 0.0
-        batch = replace(batch, old_logp_T=old.logp_T)
-        # The divergence from the start is shown in any case; measuring it on one minibatch is enough for that.
-        if self.algorithm.needs_reference or measure:
-            batch = replace(batch, ref_logp_T=self.reference(batch))
-        return _Piece(trees, batch, old, self.algorithm.credit(batch, old), mismatch)
+    def packed(self, trees: Sequence[Tree]) -> _Piece:
+        return _Piece(trees, pack([tree.root for tree in trees], self.critic_prompt, self.model.device))
+
+    def prepare(self, piece: _Piece, old: Forward) -> None:
+        """Notes the trainer's own log-probabilities, how far the engine's were off, and the credit."""
+        batch = piece.batch
+        piece.mismatch = float((old.logp_T - batch.old_logp_T).abs().max()) if len(batch) else 0.0
+        piece.batch, piece.old = replace(batch, old_logp_T=old.logp_T), old
+        piece.credit = self.algorithm.credit(piece.batch, old)
 
     def reference(self, batch: Batch) -> Tensor:
         def off(part: Batch) -> Forward:
@@ -129,7 +136,13 @@ class Learner:
         return forward_parts(off, batch, self.train.token_budget).logp_T
 
     def loss_of(self, piece: _Piece) -> Callable[[Forward], Loss]:
-        return lambda new: self.algorithm.loss(piece.batch, new, piece.credit)
+        def loss(new: Forward) -> Loss:
+            if piece.old is None:
+                value_S = None if new.value_S is None else new.value_S.detach()
+                self.prepare(piece, Forward(new.logp_T.detach(), new.entropy_T.detach(), value_S))
+            return self.algorithm.loss(piece.batch, new, piece.credit)
+
+        return loss
 
     def step(self, loss: Tensor) -> tuple[float, bool]:
         """One optimiser step: (norm of the gradient, whether it was taken). Raises UserError after several in vain."""
@@ -155,6 +168,7 @@ class Learner:
         """Values and advantages of every episode of a minibatch, read off its tree."""
         nodes = [node for tree in piece.trees for node in tree.root.walk()]  # in the order in which they were packed
         place = {id(n): i for kind in Kind for i, n in enumerate(n for n in nodes if n.kind is kind)}
+        assert piece.old is not None
         adv_A = self.algorithm.action_advantage(piece.batch, piece.credit)
         adv = None if adv_A is None else adv_A.tolist()
         value = None if piece.old.value_S is None else piece.old.value_S.tolist()

@@ -19,6 +19,7 @@ from transformers.utils import logging as hf_logging
 from agent_envs.core import TextEnv
 from agents.actor_critic import ActorCritic, LoraSettings
 from agents.chat import Chat, ChatSettings
+from agents.linear import widen
 from runners.config import UserError
 from runners.pretrain import ensure_tiny
 
@@ -84,6 +85,7 @@ def load_base(spec: BaseSpec) -> Base:
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"cannot load the model {source!r}: {str(error).strip().splitlines()[0]}") from None
     model = model.to(device).eval()
+    widen(model)
     for lora, checkpoint in spec.merged:
         actor = ActorCritic(model, lora, critic=None)
         actor.load(checkpoint)

@@ -81,7 +81,7 @@ class Report:
 
     def update(self, step: int, row: Mapping[str, float]) -> None:
         """Records the numbers of one update."""
-        self._last = row
+        self._last = {**self._last, **row}
         self._write({"kind": "update", "update": step, **row})
         for key, value in row.items():
             self._board.add_scalar(key, value, step)
