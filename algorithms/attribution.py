@@ -98,7 +98,7 @@ def path_matrix(batch: Batch) -> Tensor:
 
 def label_rewards(steps: Steps, base: float) -> Tensor:
     """x_LK = base for GOOD, -base for BAD (scheme ``decouple``)."""
-    return torch.where(steps.good_LK, base, -base).double() * steps.seen()
+    return base * (2 * steps.good_LK.double() - 1) * steps.seen()
 
 
 def allocated_rewards(steps: Steps, consistent: float, bad_in_success: float, good_in_failure: float) -> Tensor:
@@ -115,9 +115,11 @@ def allocated_rewards(steps: Steps, consistent: float, bad_in_success: float, go
 
 def step_weights(steps: Steps, consistent: float, bad_in_success: float, good_in_failure: float) -> Tensor:
     """weight_LK of the scheme ``allocation``, before it is made to sum to 1."""
-    good_LK, won_L1 = steps.good_LK, steps.success_L[:, None]
-    other_LK = torch.where(won_L1, bad_in_success, good_in_failure).double().expand(good_LK.shape)
-    return torch.where(good_LK == won_L1, consistent, other_LK) * steps.seen()
+    won_L1 = steps.success_L[:, None]
+    # Of float64 from the beginning: torch.where of two plain numbers is float32.
+    other_L1 = bad_in_success * won_L1.double() + good_in_failure * (~won_L1).double()
+    agrees_LK = (steps.good_LK == won_L1).double()
+    return (consistent * agrees_LK + other_L1 * (1 - agrees_LK)) * steps.seen()
 
 
 def standardised(x_LK: Tensor, steps: Steps, equal_trajectories: bool) -> Tensor:
