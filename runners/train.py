@@ -20,6 +20,7 @@ import runners
 if __name__ == "__main__":
     runners.check_install()
 
+import gc
 import json
 import time
 from collections.abc import Sequence
@@ -80,6 +81,8 @@ def go_on(argv: Sequence[str], console: Console) -> Training:
 
 def main() -> None:
     with begin(sys.argv[1:], Console()) as training:
+        gc.collect()
+        gc.freeze()  # what was made so far stays: later collections, which stop everything, need not look at it
         try:
             summary = training.run()
         except Stopped as stop:

@@ -89,6 +89,8 @@ class Training:
         self.controller = Controller(workers, train.slots, parts["faults"])
         console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
+        if self.algorithm.judged:
+            console.print(f"{train.algo}: no judge labels actions in this version, so it learns from outcomes alone")
         state = None if resume is None else self.load(resume)
         self.ledger = Ledger(folder / "ledger.jsonl", state and state["ledger"])
         self.report = Report(folder, train.updates, console, state and state["report"])
