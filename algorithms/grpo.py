@@ -114,8 +114,9 @@ class GRPO(Algorithm[GroupCredit]):
         require_choice(self.gate, Gate)
         require_choice(self.kl, KL)
         alone = self.baseline == Baseline.NONE
+        require(not alone or self.group >= 1, f"group must be at least 1, not {self.group}")
         require(
-            self.group >= 1 if alone else self.group >= 2,
+            alone or self.group >= 2,
             f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",
         )
         require(

@@ -150,7 +150,7 @@ def bi_level_gae(
     """
     adv_T = torch.zeros_like(value_T)
     later, later_value = value_T.new_zeros(()), value_T.new_zeros(())
-    for start, end in reversed(list(zip([0, *(e + 1 for e in ends[:-1])], ends, strict=True))):
+    for start, end in reversed(list(zip([0, *(e + 1 for e in ends)], ends, strict=False))):
         delta = reward_T[start : end + 1].sum() + turn_discount * later_value - value_T[end]
         later, later_value = delta + turn_discount * gae_lambda * later, value_T[end]
         adv_T[end] = later  # paid A_k + V_k, worth V_k, and nothing comes after it in this turn

@@ -18,8 +18,10 @@ from agents.packing import pack
 from agents.tree import Kind, Node
 from algorithms import ALGORITHMS, Algorithm, algorithm_class
 from algorithms.base import ForkPoint, Sampling
+from algorithms.gigpo import GiGPO
 from algorithms.grpo import GRPO
 from algorithms.selfac import SelfAC
+from algorithms.turn_gae import TurnPPO
 
 EVERY = [
     SelfAC(),
@@ -28,6 +30,12 @@ EVERY = [
     GRPO(kl_coef=0.1),
     GRPO(ratio="sequence", baseline="leave_one_out", scale="batch"),
     GRPO(ratio="sequence_mean", aggregation="seq-mean-token-sum-norm", scale="none", gate="soft"),
+    GRPO(baseline="none", scale="tokens", discount=0.9),
+    GRPO(gate="cispo", scale="tokens", drop_equal=True),
+    GiGPO(kl_coef=0.1),
+    GiGPO(norm="mean_std_norm", statistics="episodes", aggregation="seq-mean-token-mean"),
+    TurnPPO(kl_coef=0.1),
+    TurnPPO(ratio="token", normalize="std", value_clip=0.2),
 ]
 each = pytest.mark.parametrize("algorithm", EVERY, ids=[f"{type(a).__name__}-{i}" for i, a in enumerate(EVERY)])
 
@@ -50,7 +58,7 @@ def test_a_group_of_one(algorithm: Algorithm[Any]) -> None:
     w = world(0)
     chain = w.chain(3)
     _, grad = step(w, replace(algorithm, kl_coef=0.0), [chain])
-    assert bool(grad.any()) is isinstance(algorithm, SelfAC)
+    assert bool(grad.any()) is (algorithm.critic or getattr(algorithm, "baseline", "") == "none")
 
 
 @pytest.mark.parametrize("reward", [0.0, 0.1, 0.7, 1 / 3, 1e6])
@@ -63,7 +71,7 @@ def test_equal_rewards_are_not_noise(algorithm: Algorithm[Any], reward: float) -
         w.end(root.add(w.action(reward)).add(w.state()))
     batch = pack([root])
     _, grad = step(w, replace(algorithm, kl_coef=0.0), [root], return_L=batch.return_L, reward_A=batch.reward_A)
-    if isinstance(algorithm, GRPO):
+    if not algorithm.critic:
         assert not grad.any()
 
 
@@ -104,7 +112,7 @@ def test_truncated_episodes(algorithm: Algorithm[Any]) -> None:
         for state in states(tree):
             state.terminated, state.truncated = (not state.children and x for x in (ended, not ended))
         results[ended] = step(w, algorithm, [tree])
-    differs = isinstance(algorithm, SelfAC) and not algorithm.literal
+    differs = algorithm.critic and not getattr(algorithm, "literal", False)
     assert (results[True][0] != results[False][0]) is differs
 
 
@@ -161,7 +169,7 @@ def test_float32_models_are_welcome() -> None:
     logp_T = (torch.randn(len(batch)) * (batch.action_T >= 0)).requires_grad_()
     value_S = torch.randn(len(batch.prev_S), requires_grad=True)
     new = algorithms.base.Forward(logp_T, torch.rand(len(batch)), value_S)
-    for algorithm in (SelfAC(), GRPO()):
+    for algorithm in (SelfAC(), GRPO(), GRPO(baseline="none", scale="tokens"), GiGPO(), TurnPPO()):
         loss = algorithm.loss(batch, new, algorithm.credit(batch, new))
         assert loss.total.dtype == torch.float64
         loss.total.backward()
@@ -172,7 +180,7 @@ def test_credit_has_no_graph() -> None:
     w = world(10)
     batch = w.batch([w.tree()])
     new = w.forward(batch, *w.numbers())
-    for algorithm in (SelfAC(freeze_adv=True), GRPO()):
+    for algorithm in (SelfAC(freeze_adv=True), GRPO(), GRPO(baseline="none", scale="none"), GiGPO(), TurnPPO()):
         credit = algorithm.credit(batch, new)
         tensors = [x for x in (getattr(credit, f.name) for f in fields(credit)) if isinstance(x, torch.Tensor)]
         assert tensors and not any(x.requires_grad for x in tensors)

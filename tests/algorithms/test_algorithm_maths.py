@@ -7,15 +7,26 @@ import math
 import pytest
 import torch
 
-from algorithms.groups import Aggregation, group_advantage, token_weight
+from algorithms.groups import (
+    Aggregation,
+    best_advantage,
+    group_advantage,
+    length_weighted_advantage,
+    token_weight,
+    whitened,
+)
 from algorithms.maths import (
     KL,
     AdvantageScale,
+    adapted_kl_coef,
     bounded,
+    cispo,
     clipped,
     explained_variance,
+    geometric_surrogate,
     kl_divergence,
     mean_and_variance,
+    reward_less_kl,
     scale_advantage,
     soft_surrogate,
     squared_error,
@@ -168,3 +179,54 @@ def test_token_weights_add_up() -> None:
     for weight in weights.values():
         assert not weight[2:].any()
         assert weight.isfinite().all()
+
+
+def test_cispo_is_reinforce_times_a_bounded_constant() -> None:
+    for ratio, weight in ((0.1, 0.8), (1.1, 1.1), (9.0, 1.2)):
+        logp = t(-2.0).requires_grad_()
+        loss = cispo(logp - (-2.0 - math.log(ratio)), logp, t(3.0), t(-1.0), 0.2, 0.2)
+        loss.sum().backward()
+        assert loss.item() == pytest.approx(-2 * weight * -2.0) and logp.grad.item() == pytest.approx(-2 * weight)
+
+
+def test_geometric_surrogate() -> None:
+    """Clipped at 0.3 for a good row, at -0.2 for a bad one; a masked token and an empty row have no part."""
+    gap = t(0.5, -0.4, 9.0).expand(3, 3).clone().requires_grad_()
+    adv, mask = t(2.0, -1.0, 1.0)[:, None].expand(3, 3), torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 0]])
+    loss = geometric_surrogate(gap, adv, mask, 0.2, 0.3)
+    loss.sum().backward()
+    assert loss.tolist() == pytest.approx([-2 * math.exp((0.3 - 0.4) / 2), math.exp((0.5 - 0.2) / 2), 0.0])
+    slope = [-math.exp(-0.05), math.exp(0.15) / 2]
+    assert gap.grad.tolist() == [pytest.approx(x) for x in ([0, slope[0], 0], [slope[1], 0, 0], [0, 0, 0])]
+
+
+def test_kl_as_a_cost() -> None:
+    assert reward_less_kl(t(1.0, 0.0), t(-1.0, -2.0), t(-1.5, -1.0), 0.1).tolist() == pytest.approx([0.95, 0.1])
+    assert adapted_kl_coef(0.2, 6.6, 6.0, 100, 1000) == pytest.approx(0.2 * 1.01)
+    assert [adapted_kl_coef(1.0, kl, 1.0, 1, 1) for kl in (9.0, 0.0, 1.0)] == pytest.approx([1.2, 0.8, 1.0])
+
+
+def test_whitened() -> None:
+    adv = whitened(t(1.0, 4.0, 99.0), t(2, 1, 0))  # 1, 1, 4 have mean 2 and variance 3
+    assert adv.tolist() == pytest.approx([-1 / math.sqrt(3), 2 / math.sqrt(3), 0.0])
+    assert not whitened(t(0.7, 0.7 + 1e-9, 5.0), t(1, 3, 0)).any() and not whitened(t(3.0), t(0)).any()
+
+
+def test_the_length_weighted_baseline() -> None:
+    """Returns 0 and 3 of 2 and 4 tokens: the mean over tokens is 2. Alone, equal or unscored: 0."""
+    tree = torch.tensor([0, 0, 1, 2, 2, 3, 3])
+    returns = t(0.0, 3.0, 5.0, 0.7, 0.7, math.nan, 1.0)
+    adv = length_weighted_advantage(returns, t(2, 4, 1, 1, 2, 1, 1), torch.ones(7, dtype=torch.long), tree)
+    assert adv.tolist() == pytest.approx([-2.0, 1.0, 0, 0, 0, 0, 0])
+    counted = length_weighted_advantage(t(0.0, 3.0), t(2, 4), torch.tensor([4, 1]), torch.tensor([0, 0]))
+    assert counted.tolist() == pytest.approx([-1.0, 2.0])
+
+
+def test_only_the_best_has_an_advantage() -> None:
+    tree, one = torch.tensor([0, 0, 0, 1, 1, 2]), torch.ones(6, dtype=torch.long)
+    returns = t(1.0, 4.0, 2.0, 3.0, 3.0, 9.0)
+    assert best_advantage(returns, one, tree, "none").tolist() == [0, 2.0, 0, 0, 0, 0]
+    scaled = best_advantage(returns, one, tree, std_eps=0.0)
+    assert scaled[1].item() == pytest.approx(2.0 / t(1.0, 4.0, 2.0).std().item()) and (scaled != 0).sum() == 1
+    twice = best_advantage(t(1.0, 4.0), torch.tensor([1, 2]), torch.tensor([0, 0]), "none")
+    assert not twice.any()  # the best was sampled twice: the second best is as good

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from algorithm_pieces import in_pieces
 from algorithm_trees import World, counted, paths, states, unshared, world
 from torch import Tensor
 
@@ -123,6 +124,15 @@ def test_a_shared_tree_is_its_episodes(settings: dict[str, Any]) -> None:
         shared, duplicated = update(w, algorithm, trees), update(w, algorithm, [unshared(t) for t in trees])
         assert shared[0] == pytest.approx(duplicated[0], abs=1e-12)
         torch.testing.assert_close(shared[1], duplicated[1], atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 5])
+def test_cut_into_pieces(pieces: int) -> None:
+    w = world(3, gap=0.5)
+    algorithm, trees = GiGPO(kl_coef=0.3), groups(w, 5)
+    ours, whole = in_pieces(w, algorithm, trees, pieces), update(w, algorithm, trees)
+    assert ours[0] == pytest.approx(whole[0], abs=1e-12)
+    torch.testing.assert_close(ours[1], whole[1], atol=1e-12, rtol=1e-10)
 
 
 def test_one_mean_advantage_per_turn_would_not_do() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from algorithm_pieces import in_pieces
 from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
 
@@ -37,9 +38,9 @@ def gradient(w: World, algorithm: GRPO, trees: list[Node], **change: Any) -> tup
 
 def by_loop(w: World, algorithm: GRPO, trees: list[Node]) -> tuple[float, Tensor]:
     """The objective as printed, episode by episode and token by token, without any sharing."""
-    logp, _ = w.numbers()
-    old, ref = (torch.tensor(x, dtype=torch.float64) for x in (w.old, w.ref))
-    rows: list[tuple[list[int], float]] = []
+    rows: list[tuple[list[int], list[float]]] = []
+    if algorithm.baseline == "none":
+        return loop_loss(w, algorithm, to_go(algorithm, trees))
     for root in trees:
         episodes = [path for path in paths(root) for _ in range(path[-1][0].count)]
         returns = [sum(action.reward for action, _ in path) for path in episodes]
@@ -51,24 +52,56 @@ def by_loop(w: World, algorithm: GRPO, trees: list[Node]) -> tuple[float, Tensor
                 adv = r - (sum(returns) - r) / (n - 1)
             if algorithm.scale == "group":
                 adv = adv / (std + algorithm.std_eps)
-            rows.append(([t for action, _ in path for t in action.tokens], adv if n > 1 and std else 0.0))
+            tokens = [t for action, _ in path for t in action.tokens]
+            if not algorithm.drop_equal or std:
+                rows.append((tokens, [adv if n > 1 and std else 0.0] * len(tokens)))
+    if algorithm.scale == "tokens":
+        rows = white(rows, lone=True)
+    return loop_loss(w, algorithm, rows)
 
+
+def to_go(algorithm: GRPO, trees: list[Node]) -> list[tuple[list[int], list[float]]]:
+    """The tokens of every episode, each with what the episode paid from its turn on, discounted by turns."""
+    rows = []
+    for root in trees:
+        for path in (p for p in paths(root) for _ in range(p[-1][0].count)):
+            rest, tokens, adv = 0.0, [], []
+            for action, _ in reversed(path):
+                rest = action.reward + algorithm.discount * rest
+                tokens, adv = [*action.tokens, *tokens], [rest] * len(action.tokens) + adv
+            rows.append((tokens, adv))
+    return white(rows) if algorithm.scale == "tokens" else rows
+
+
+def white(rows: list[tuple[list[int], list[float]]], lone: bool = False) -> list[tuple[list[int], list[float]]]:
+    """Centred and scaled over all tokens; what was exactly 0 for want of a group stays 0 if ``lone``."""
+    seen = torch.tensor([x for _, adv in rows for x in adv], dtype=torch.float64)
+    mean, std = seen.mean(), (seen.var() + 1e-8).sqrt()
+    return [(tokens, [0.0 if lone and x == 0 else float((x - mean) / std) for x in adv]) for tokens, adv in rows]
+
+
+def loop_loss(w: World, algorithm: GRPO, rows: list[tuple[list[int], list[float]]]) -> tuple[float, Tensor]:
+    """Of episodes given as their tokens and the advantage of each."""
+    logp, _ = w.numbers()
+    old, ref = (torch.tensor(x, dtype=torch.float64) for x in (w.old, w.ref))
     total = torch.zeros((), dtype=torch.float64)
     mode = algorithm.aggregation
     if mode is None:
         mode = "token-mean" if algorithm.ratio == "token" else "seq-mean-token-mean"
     all_tokens = sum(len(tokens) for tokens, _ in rows)
-    for tokens, adv in rows:
+    for tokens, advs in rows:
         gaps = [torch.clamp(logp[t] - old[t], -20, 20) for t in tokens]
         whole = sum(logp[t] - old[t] for t in tokens)
         if algorithm.ratio == "sequence_mean":
             whole = whole / len(tokens)
         losses = []
-        for t, gap in zip(tokens, gaps, strict=True):
+        for t, gap, adv in zip(tokens, gaps, advs, strict=True):
             rho = torch.exp(gap if algorithm.ratio == "token" else torch.clamp(whole, -20, 20))
             if algorithm.gate == "soft":
                 tau = algorithm.tau_plus if adv > 0 else algorithm.tau_minus
                 gain = torch.sigmoid(tau * (rho - 1)) * 4 / tau * adv
+            elif algorithm.gate == "cispo":
+                gain = rho.detach().clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high) * adv * logp[t]
             else:
                 gain = torch.minimum(rho * adv, rho.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high) * adv)
                 if adv < 0:
@@ -118,6 +151,16 @@ def test_the_loss_is_the_printed_one(ratio: Ratio, mode: Aggregation) -> None:
         {"dual_clip": math.inf},
         {"gate": "soft", "tau_plus": 0.7, "tau_minus": 1.3, "aggregation": "seq-mean-token-mean"},
         {"gate": "soft", "ratio": "sequence"},
+        {"gate": "cispo", "clip_low": 1.0, "clip_high": 0.5},
+        {"gate": "cispo", "aggregation": "seq-mean-token-mean", "clip_low": 0.1},
+        {"gate": "cispo", "ratio": "sequence_mean"},
+        {"baseline": "none", "scale": "tokens", "group": 1},
+        {"baseline": "none", "scale": "tokens", "discount": 0.5, "aggregation": "seq-mean-token-mean"},
+        {"baseline": "none", "scale": "none", "discount": 0.0, "dual_clip": 1.4},
+        {"baseline": "none", "scale": "none", "gate": "soft"},
+        {"scale": "tokens"},
+        {"scale": "tokens", "baseline": "leave_one_out", "ratio": "sequence_mean"},
+        {"clip_high": 0.28, "drop_equal": True},
         {"kl_coef": 0.5, "kl": "k1"},
         {"kl_coef": 0.5, "kl": "k2", "kl_unbiased": True},
         {"kl_coef": 0.5, "kl": "abs", "ratio": "sequence"},
@@ -269,3 +312,107 @@ def test_clip_fraction_counts_tokens_at_both_ends() -> None:
     stats = algorithm.loss(batch, new, algorithm.credit(batch, new)).stats
     assert stats["clip_fraction"] == 0.5  # good at e^0.5 > 1.2, bad at e^2 > 3; not: good at e^0.1, bad at e^0.5
     assert stats["zero_groups"] == 0.0 and "kl" in stats
+
+
+NEW = [
+    {"gate": "cispo", "clip_low": 1.0},
+    {"baseline": "none", "scale": "tokens", "discount": 0.9},
+    {"baseline": "none", "scale": "none", "aggregation": "seq-mean-token-sum"},
+    {"scale": "tokens", "aggregation": "seq-mean-token-mean"},
+    {"drop_equal": True},
+]
+
+
+def with_a_dead_group(w: World) -> list[Node]:
+    """Groups, and one of them whose episodes all paid the same."""
+    dead = w.state()
+    for _ in range(3):
+        w.end(dead.add(w.action(0.7)).add(w.state()))
+    return [*groups(w), dead]
+
+
+@pytest.mark.parametrize("options", NEW)
+def test_a_shared_tree_is_its_episodes_for_the_relatives(options: dict[str, Any]) -> None:
+    for seed in range(4):
+        w = world(seed, gap=0.5)
+        algorithm, trees = GRPO(kl_coef=0.3, **options), with_a_dead_group(w)
+        shared, duplicated = gradient(w, algorithm, trees), gradient(w, algorithm, [unshared(t) for t in trees])
+        assert shared[0] == pytest.approx(duplicated[0], abs=1e-12)
+        torch.testing.assert_close(shared[1], duplicated[1], atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 5])
+@pytest.mark.parametrize("options", NEW)
+def test_cut_into_pieces(pieces: int, options: dict[str, Any]) -> None:
+    w = world(3, gap=0.5)
+    algorithm, trees = GRPO(kl_coef=0.3, **options), groups(w, 5)
+    ours, whole = in_pieces(w, algorithm, trees, pieces), gradient(w, algorithm, trees)
+    assert ours[0] == pytest.approx(whole[0], abs=1e-12)
+    torch.testing.assert_close(ours[1], whole[1], atol=1e-12, rtol=1e-10)
+
+
+def test_a_group_that_teaches_nothing_is_not_moved_by_the_others() -> None:
+    """Centring over the batch would give a group of equal returns the batch's mean as a penalty: it has exactly 0."""
+    w = world(5)
+    trees = with_a_dead_group(w)
+    _, grad = gradient(w, GRPO(scale="tokens"), trees)
+    dead = [t for action in trees[-1].children for t in action.tokens]
+    assert grad.any() and not grad[dead].any()
+
+
+def test_dropped_groups_are_no_part_of_the_mean() -> None:
+    """The loss is that of the batch without them; otherwise they count in the number of tokens."""
+    w = world(6)
+    trees = with_a_dead_group(w)
+    dropped, alone = gradient(w, GRPO(drop_equal=True), trees), gradient(w, GRPO(), trees[:-1])
+    assert dropped[0] == pytest.approx(alone[0], abs=1e-15) and torch.equal(dropped[1], alone[1])
+    assert gradient(w, GRPO(), trees)[0] != pytest.approx(alone[0], abs=1e-6)
+
+
+def test_without_a_baseline_a_turn_is_credited_with_the_rest_of_its_episodes() -> None:
+    """Two episodes share their first turn, which paid 1; then one is paid 4 and the other nothing."""
+    root = Node(Kind.STATE, (9,))
+    fork = root.add(Node(Kind.ACTION, (0,), reward=1.0)).add(Node(Kind.STATE, ()))
+    for token, reward in ((1, 4.0), (2, 0.0)):
+        fork.add(Node(Kind.ACTION, (token,), reward=reward)).add(Node(Kind.STATE, ()))
+    w = world(0)
+    w.text(10)
+    batch = w.batch([root], critic=False)
+    algorithm = GRPO(baseline="none", scale="none", discount=0.5, aggregation="token-sum")
+    credit = algorithm.credit(batch, w.forward(batch, *w.numbers()))
+    assert algorithm.action_advantage(batch, credit).tolist() == [2.0, 4.0, 0.0]  # the mean of 1 + 2 and 1
+    assert credit.plus[batch.action_T >= 0].tolist() == [4.0, 4.0, 0.0]
+    assert credit.adv_L.tolist() == [3.5, 0.5]
+
+
+def test_cispo_goes_on_teaching_where_the_clip_stops() -> None:
+    root = Node(Kind.STATE, (9,))
+    for token, reward in ((0, 1.0), (1, 0.0)):
+        root.add(Node(Kind.ACTION, (token,), reward=reward)).add(Node(Kind.STATE, ()))
+    w = world(0)
+    w.text(10)
+    w.new = [w.old[0] + 1.0, w.old[1] - 1.0, *w.old[2:]]  # both beyond the clip, on the side where it shuts
+    options = {"scale": "none", "aggregation": "token-sum"}
+    assert not gradient(w, GRPO(**options), [root])[1].any()
+    _, grad = gradient(w, GRPO(gate="cispo", **options), [root])
+    assert grad[:2].tolist() == pytest.approx([-0.5 * 1.2, 0.5 * 0.8])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (
+            {"baseline": "none"},
+            "baseline none compares nothing within a group: scale must be none or tokens, not group",
+        ),
+        ({"baseline": "none", "scale": "tokens", "drop_equal": True}, "drop_equal needs groups"),
+        ({"baseline": "none", "scale": "none", "ratio": "sequence"}, "ratio must be token, not sequence"),
+        ({"baseline": "none", "scale": "none", "group": 0}, "group must be at least 1, not 0"),
+        ({"discount": 2.0}, "discount must lie in 0..1, not 2.0"),
+        ({"gate": "hard"}, "Gate must be one of clip, soft, cispo, not 'hard'"),
+    ],
+)
+def test_wrong_combinations_say_so_in_one_line(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says.replace(".", r"\.")) as raised:
+        GRPO(**wrong)
+    assert "\n" not in str(raised.value)
