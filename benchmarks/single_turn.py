@@ -18,11 +18,9 @@ from transformers import PreTrainedModel
 
 from agent_envs.core import Task
 from agents.actor_critic import ActorCritic
-from agents.backward import backward
 from agents.chat import Chat
 from agents.engine.hf import HFEngine
-from agents.forest import Tree, grow
-from agents.packing import pack
+from agents.forest import grow
 from agents.react import Job, ReActSettings
 from agents.rollout import rollout
 from algorithms.grpo import GRPO
@@ -119,14 +117,10 @@ class Words:
 
 
 class Ours:
-    """The step, again and again. ``whole``: with everything that ``runners/train.py`` does in one.
+    """The step, again and again, as ``runners/train.py`` makes it with one minibatch."""
 
-    That is, beside the work of the loss, two forwards without gradient: the trainer's own log-probabilities before the
-    update, and the reference's for the divergence that is shown.
-    """
-
-    def __init__(self, model: PreTrainedModel, shape: Shape, *, whole: bool) -> None:
-        self.shape, self.whole = shape, whole
+    def __init__(self, model: PreTrainedModel, shape: Shape) -> None:
+        self.shape = shape
         self.model = ActorCritic(model, critic=None)
         length = shape.prompt + shape.answer
         self.engine = HFEngine(self.model.model, [], max_length=length + 1, slots=shape.answers)
@@ -144,32 +138,15 @@ class Ours:
         marks.append(time.process_time())
         before = self.model.counters.tokens
         trees = grow(episodes, least=2)
-        if self.whole:
-            passes = self.model.counters.passes
-            self.learner.learn(self.steps + 1, trees)
-            marks += [marks[-1], time.process_time()]
-            trained = (self.model.counters.tokens - before) // (self.model.counters.passes - passes)
-        else:
-            marks += self._learn(trees)
-            trained = self.model.counters.tokens - before
-        self.steps += 1
+        learned = self.learner.learn(self.steps + 1, trees)
         marks.append(time.process_time())
-        generation, packing, learning, rest = (b - a for a, b in pairwise(marks))
+        # The reference's forward, now and then, shows how far the policy is from its start.
+        passes = 2 if "kl" in learned.row else 1
+        trained = (self.model.counters.tokens - before) // passes
+        self.steps += 1
+        generation, learning = (b - a for a, b in pairwise(marks))
         read, sampled = (sum(x) for x in zip(*((len(e.root.tokens), e.sampled_tokens) for e in episodes), strict=True))
-        return Split(generation, learning, packing + rest, read, sampled, trained)
+        return Split(generation, learning, 0.0, read, sampled, trained)
 
     def _numbers(self) -> range:
         return range(self.steps * self.shape.groups, (self.steps + 1) * self.shape.groups)
-
-    def _learn(self, trees: Sequence[Tree]) -> list[float]:
-        """The work of the loss alone, against the engine's log-probabilities; when the passes began and ended."""
-        algorithm = self.learner.algorithm
-        batch = pack([tree.root for tree in trees])
-        credit = algorithm.credit(batch, cast(Any, None))  # GRPO looks at returns only
-        began = time.process_time()
-        loss = backward(
-            self.model, batch, lambda new: algorithm.loss(batch, new, credit), self.learner.train.token_budget
-        )
-        ended = time.process_time()
-        self.learner.step(loss.total)
-        return [began, ended]

@@ -42,8 +42,8 @@ from benchmarks.variants import VOCABULARY, base_model
 
 VERSION = "1.16.0"
 AT_LEAST = 1.7
-"""How many times as long as our step TRL's must take, for the same work on one group."""
-TRL, OURS, WHOLE = "TRL", "ours, the same work", "ours, as train.py runs it"
+"""How many times as long as our step TRL's must take, on one group."""
+TRL, OURS = "TRL", "ours"
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def widened(size: str) -> PreTrainedModel:
 def steps(shape: Shape, size: str, rounds: int, folder: str) -> dict[str, list[Split]]:
     """``rounds`` steps of each, after one that is not counted."""
     trl, datasets = import_module("trl"), import_module("datasets")
-    others = {name: Ours(widened(size), shape, whole=name == WHOLE) for name in (OURS, WHOLE)}
+    others = {OURS: Ours(widened(size), shape)}
     turns = _Turns({name: ours.step for name, ours in others.items()})
 
     def scores(prompts: list[str], completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
