@@ -177,7 +177,10 @@ def test_settings_that_cut_are_named() -> None:
 def test_noise_is_no_bias() -> None:
     """Ratios that average 1 within their error are said nothing about, also when they scatter."""
     generator = torch.Generator().manual_seed(6)
-    batch, trainer, engine = pair([[1.0] * 1000])
-    noise = torch.randn(1000, dtype=torch.float64, generator=generator) * 0.3
-    trainer[batch.action_T >= 0] += noise - 0.3**2 / 2  # E e^x = 1
-    assert sampling_warning(1.0, 0, mismatch_stats(batch, trainer, engine)) is None
+    batch, trainer, engine = pair([[1.0] * 100])
+    noise = torch.randn(100, dtype=torch.float64, generator=generator) * 0.6
+    trainer[batch.action_T >= 0] += noise - 0.6**2 / 2  # E e^x = 1
+    stats = mismatch_stats(batch, trainer, engine)
+    assert abs(stats["mismatch_kept_mass"] - 1) > 0.01 and sampling_warning(1.0, 0, stats) is None
+    certain = stats | {"mismatch_kept_mass_error": 0.0}
+    assert sampling_warning(1.0, 0, certain) is not None  # the control: without its error it would be a bias

@@ -113,7 +113,7 @@ DEVIATIONS = {
         "one ratio, one gradient: shared evenly by the tokens of the episode. Loss and gradient per episode agree",
     ),
     "rows without tokens": Deviation(
-        (*TRL, "policy_loss_geo_mean"),
+        (*TRL, "policy_loss_geo_mean", "adv_reinforce_plus_plus_baseline"),
         _empty_rows,
         "the peer divides by all rows, also by those in which nothing was said",
         "they are no part of the mean: the peer's loss times all rows / rows with tokens",
