@@ -180,5 +180,5 @@ class ReAct:
 
 
 def anchor(observation: str) -> str:
-    """Identity of an observation."""
-    return blake2b(observation.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    """Identity of an observation; an empty one, which every state may have, is like no other and has none."""
+    return observation and blake2b(observation.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -20,7 +20,7 @@ COLUMNS: dict[str, Sequence[tuple[str, str, str]]] = {
         ("clip_fraction", "clip fraction", "{:.3f}"),
         ("zero_variance", "zero-variance groups", "{:.3f}"),
         ("explained_variance", "explained variance", "{:.3f}"),
-        ("mismatch", "max |log p rollout - trainer|", "{:.1e}"),
+        ("mismatch_max_abs", "max |log p rollout - trainer|", "{:.1e}"),
         ("skipped_steps", "skipped steps", "{:.0f}"),
     ),
     "cost": (

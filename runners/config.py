@@ -62,7 +62,8 @@ def parse(
     values = _read(file) if file else {}
     top_fields = {f.name for f in dataclasses.fields(first)}  # type: ignore[arg-type]
     top = _build(first, {k: v for k, v in values.items() if k in top_fields}, where=str(file))
-    chosen, _ = _one_line(lambda: tyro.cli(first, args=known, default=top, return_unknown_args=True, add_help=False))
+    top_type: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(first)
+    chosen, _ = _one_line(lambda: tyro.cli(top_type, args=known, default=top, return_unknown_args=True, add_help=False))
     try:
         classes = dict(parts(chosen))
     except ValueError as error:  # an unknown environment or algorithm

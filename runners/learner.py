@@ -20,6 +20,7 @@ from agents.forest import Tree
 from agents.packing import pack
 from agents.tree import Batch, Forward, Kind
 from algorithms.base import Algorithm, Loss
+from algorithms.mismatch import Correction, corrected, correction_weight, mismatch_stats
 from runners.config import UserError
 from runners.settings import Train
 
@@ -56,7 +57,9 @@ class _Piece:
     batch: Batch
     old: Forward | None = None
     credit: Any = None
-    mismatch: float = 0.0
+    weight_T: Tensor | None = None
+    """What each token's gradient is multiplied by, where the engine's numbers are corrected for."""
+    mismatch: dict[str, float] = field(default_factory=dict)
 
     def episode_ids(self) -> set[EpisodeId]:
         return {episode.job.id for tree in self.trees for episode, _ in tree.paths}
@@ -109,8 +112,10 @@ class Learner:
             key: _mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
         }
         raw = sum(piece.batch.raw_tokens for piece in pieces)
+        for key in pieces[0].mismatch if pieces else ():
+            found = [piece.mismatch[key] for piece in pieces]
+            learned.row[key] = max(found) if key == "mismatch_max_abs" else _mean(found)
         learned.row |= {
-            "mismatch": max((piece.mismatch for piece in pieces), default=0.0),
             "packed_share": sum(len(piece.batch) for piece in pieces) / max(1, raw),
             "seconds_forward": forwarded - started,
             "seconds_update": monotonic() - forwarded,
@@ -123,8 +128,11 @@ class Learner:
 
     def prepare(self, piece: _Piece, old: Forward) -> None:
         """Notes the trainer's own log-probabilities, how far the engine's were off, and the credit."""
-        batch = piece.batch
-        piece.mismatch = float((old.logp_T - batch.old_logp_T).abs().max()) if len(batch) else 0.0
+        batch, train = piece.batch, self.train
+        numbers = (batch, old.logp_T, batch.old_logp_T)
+        piece.mismatch = mismatch_stats(*numbers, train.correction_low, train.correction_high)
+        if train.correction != Correction.NONE:
+            piece.weight_T = correction_weight(*numbers, train.correction, train.correction_low, train.correction_high)
         piece.batch, piece.old = replace(batch, old_logp_T=old.logp_T), old
         piece.credit = self.algorithm.credit(piece.batch, old)
 
@@ -140,6 +148,8 @@ class Learner:
             if piece.old is None:
                 value_S = None if new.value_S is None else new.value_S.detach()
                 self.prepare(piece, Forward(new.logp_T.detach(), new.entropy_T.detach(), value_S))
+            if piece.weight_T is not None:
+                new = corrected(new, piece.weight_T)
             return self.algorithm.loss(piece.batch, new, piece.credit)
 
         return loss

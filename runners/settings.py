@@ -12,6 +12,7 @@ from agents.chat import ChatSettings
 from agents.react import ReActSettings
 from agents.rollout import FaultSettings
 from algorithms import algorithm_class
+from algorithms.mismatch import Correction
 from runners.models import TINY
 from runners.pretrain import PretrainSettings
 
@@ -46,6 +47,13 @@ class Train:
     """The same of the value head."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
+    correction: Correction = Correction.NONE
+    """What is done where the engine's probabilities differ from the trainer's: weigh each token by their ratio, or that
+    of its episode, truncated at correction_high or masked outside correction_low … correction_high."""
+    correction_low: float = 0.0
+    """Smallest ratio that teaches, for the masks."""
+    correction_high: float = 2.0
+    """Largest ratio."""
     temperature: float = 1.0
     """Temperature of sampling and of the trainer's log-probabilities."""
     token_budget: int = 16384
@@ -85,6 +93,13 @@ class Train:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if not 0 <= self.correction_low < 1 < self.correction_high:
+            raise ValueError("correction_low must lie in 0..1 and correction_high above 1")
+        masks = self.correction in (Correction.TOKEN_MASK, Correction.SEQUENCE_MASK)
+        if self.correction_low > 0 and not masks:
+            raise ValueError("correction_low acts with correction token_mask or sequence_mask only")
+        if self.correction_high != 2.0 and self.correction == Correction.NONE:
+            raise ValueError("correction_high acts with a correction only")
         if self.init_from is not None and self.model != TINY:
             raise ValueError("with init_from the base model is that of the earlier run: leave model out")
 

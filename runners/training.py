@@ -22,6 +22,7 @@ from agents.forest import Tree, grow
 from agents.react import Job
 from agents.rollout import Played
 from algorithms.base import Algorithm
+from algorithms.mismatch import sampling_warning
 from runners import checkpoint
 from runners.config import UserError, dump_json
 from runners.controller import Controller
@@ -199,6 +200,8 @@ class Training:
                 f"[bold]more than 40 % of the ratios were clipped:[/] lower --lr, or set --{self.train.algo}.ratio to "
                 "one that grows less with the length of a turn (token, or a mean)"
             )
+        if "mismatch_kept_mass" in row and (line := sampling_warning(1.0, 0, dict(row))):
+            self.say_once(line)
         if self.train.exact and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
             self.say_once(
                 "[bold]the engine waits for environments more than half of the time:[/] give them more processes "

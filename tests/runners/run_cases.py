@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 
+from agents.forest import Tree
 from runners.checkpoint import checkpoints
 from runners.config import dump, dump_json, parse
+from runners.learner import Learner
 from runners.runs import BASE, CONFIG
 from runners.settings import Train, parts_of
 from runners.training import Training
@@ -62,3 +66,24 @@ def fingerprint(folder: Path) -> str:
     files = sorted([*last.glob("adapter_model.safetensors"), *last.glob("value_head.safetensors")])
     assert files
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def gradient(learner: Learner, trees: Sequence[Tree]) -> list[torch.Tensor]:
+    """What one update would step along."""
+    found: list[torch.Tensor] = []
+
+    def keep(loss: torch.Tensor) -> tuple[float, bool]:
+        for g in learner.optimizer.param_groups:
+            found.extend(p.grad.clone() for p in g["params"] if p.grad is not None)
+        learner.optimizer.zero_grad()
+        return 0.0, True
+
+    step, learner.step = learner.step, keep  # type: ignore[method-assign]
+    learner.learn(1, trees)
+    learner.step = step  # type: ignore[method-assign]
+    assert found and any(float(g.abs().sum()) > 0 for g in found)
+    return found
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))

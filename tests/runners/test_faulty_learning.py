@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from run_cases import rows, training
+from run_cases import gradient, rows, same, training
 
 from agent_envs import registry
 from agent_envs.identity import IdentityEnv
@@ -19,7 +19,6 @@ from agents.forest import grow
 from agents.react import Episode, Fault, Job
 from agents.rollout import Played
 from runners.config import UserError
-from runners.learner import Learner
 from runners.training import Training
 
 # The clone of a demonstrator that is wrong in half of the turns; the faulty environment speaks like the sound one.
@@ -54,27 +53,6 @@ def model(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator
         yield source
 
 
-def gradient(learner: Learner, played: Played, group: int) -> list[torch.Tensor]:
-    """What one update would step along."""
-    found: list[torch.Tensor] = []
-
-    def keep(loss: torch.Tensor) -> tuple[float, bool]:
-        for g in learner.optimizer.param_groups:
-            found.extend(p.grad.clone() for p in g["params"] if p.grad is not None)
-        learner.optimizer.zero_grad()
-        return 0.0, True
-
-    step, learner.step = learner.step, keep  # type: ignore[method-assign]
-    learner.learn(1, grow(played.episodes, least=min(2, group)))
-    learner.step = step  # type: ignore[method-assign]
-    assert found and any(float(g.abs().sum()) > 0 for g in found)
-    return found
-
-
-def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-
-
 @pytest.mark.parametrize("algo", ["selfac", "grpo"])
 def test_the_gradient_is_that_of_the_batch_without_the_faults(tmp_path: Path, model: str, algo: str) -> None:
     tasks = IdentityEnv().tasks("train")
@@ -90,11 +68,11 @@ def test_the_gradient_is_that_of_the_batch_without_the_faults(tmp_path: Path, mo
         assert len(broken) == 5 * group and clean.faults == []
         kinds = Counter(fault.kind.value for fault in broken)
         assert kinds == dict.fromkeys(("raised", "hung", "exited", "memory", "flooded"), group)
-        without = gradient(run.learner, clean, group)
-        assert same(gradient(run.learner, mixed, group), without)
+        without = gradient(run.learner, grow(clean.episodes, least=min(2, group)))
+        assert same(gradient(run.learner, grow(mixed.episodes, least=min(2, group))), without)
         # As an outage is often booked, an episode with reward 0, it would teach something.
         booked = Played([o if isinstance(o, Episode) else as_failure(o, clean.episodes[0]) for o in mixed.outcomes])
-        assert not same(gradient(run.learner, booked, group), without)
+        assert not same(gradient(run.learner, grow(booked.episodes, least=min(2, group))), without)
 
 
 def as_failure(fault: Fault, like: Episode) -> Episode:
