@@ -103,6 +103,10 @@ class SelfAC(Algorithm[TurnCredit]):
     """``sibling_mean`` needs states in which several actions were tried: an only child has advantage 0."""
     normalize: AdvantageScale = AdvantageScale.STD
     """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
+    std_floor: float = 0.0
+    """Smallest deviation that is divided by. In a batch in which nearly all went well the advantages are mostly the
+    critic's error; on a task that is solved completely, dividing by their tiny deviation can undo what was learned: 0.1
+    suits rewards from 0 to 1."""
     freeze_adv: bool = False
     """Keep the advantages of the first pass; otherwise they follow the current values."""
     value_clip: float = math.inf
@@ -130,6 +134,11 @@ class SelfAC(Algorithm[TurnCredit]):
         require(0 <= self.alpha <= 1, f"alpha must lie in 0..1, not {self.alpha}")
         require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
         require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
+        require(self.std_floor >= 0, f"std_floor must not be negative, but is {self.std_floor}")
+        require(
+            self.std_floor == 0 or self.normalize != AdvantageScale.NONE,
+            "std_floor acts with normalize std or whiten only",
+        )
         require(self.td_max >= 1, f"td_max must be at least 1, not {self.td_max}")
         require(0 < self.clip < 1, f"clip must lie between 0 and 1, not {self.clip}")
         require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
@@ -155,7 +164,7 @@ class SelfAC(Algorithm[TurnCredit]):
         current_A = self.advantage(batch, value_S.detach())
         adv_A = current_A if credit.adv_A is None else credit.adv_A
         critic = self.critic_loss(batch, value_S, credit.value_S)
-        scaled_A = scale_advantage(adv_A, batch.count_A, self.normalize)
+        scaled_A = scale_advantage(adv_A, batch.count_A, self.normalize, self.std_floor)
         policy, clip_fraction = self.policy_loss(batch, new.logp_T, scaled_A)
         total = self.alpha * critic + (1 - self.alpha) * policy
         before_A, weight_T = value_S.detach()[batch.state_A], batch.to_tokens(batch.count_A).double()

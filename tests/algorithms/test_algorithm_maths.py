@@ -132,6 +132,11 @@ def test_scale_advantage() -> None:
     assert std[:2].tolist() == pytest.approx([1 / math.sqrt(2), 3 / math.sqrt(2)])
     white = scale_advantage(adv, count, AdvantageScale.WHITEN)
     assert white[:2].tolist() == pytest.approx([-1 / math.sqrt(2), 1 / math.sqrt(2)])
+    floored = scale_advantage(adv, count, AdvantageScale.STD, floor=10.0)
+    assert floored[:2].tolist() == pytest.approx([0.1, 0.3])
+    assert torch.equal(scale_advantage(adv, count, AdvantageScale.STD, floor=1.0), std), (
+        "above the floor nothing changes"
+    )
     for alone in (t(2.0), t(2.0, 2.0 + 1e-9)):
         assert scale_advantage(alone, torch.ones_like(alone), AdvantageScale.STD) is alone
 
