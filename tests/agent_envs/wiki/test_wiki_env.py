@@ -248,9 +248,7 @@ def test_open_files_do_not_travel(small: WikiConfig, tmp_path: Path) -> None:
     assert pickle.loads(data).step(env.expert()) == env.step(env.expert())
 
 
-def test_prepare_builds_the_corpus_before_the_first_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepare_builds_the_corpus_before_the_first_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path))
     env = WikiEnv(WikiConfig(train_worlds=2, valid_worlds=1, test_worlds=1))
     env.reset(seed=0)
