@@ -13,7 +13,7 @@ from agent_envs.identity import IdentityConfig, IdentityEnv
 
 KINDS = ("raise", "hang", "exit", "memory", "flood")
 # Most faults are exceptions, as in life; those that cost a process, or the wait for a deadline, are rarer.
-MIXED = [*("raise",) * 140, *KINDS[1:]]
+MIXED = [*("raise",) * 60, *KINDS[1:]]
 _episodes = itertools.count()
 _rng = random.Random(os.getpid())  # a process that a fault ended must not be followed by one that does the same
 
