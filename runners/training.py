@@ -241,8 +241,11 @@ class Training:
                 place = "start" if entry["update"] == 0 else "final"
                 found[place][entry["mode"]] = {key: entry[key] for key in ("mean", "low", "high")}
         found["seconds"] = round(self.seconds, 1)
-        (self.folder / "summary.json").write_text(dump_json(found), "utf-8")
         draw_curve(self.folder, f"{self.train.env}, {self.train.algo}, seed {self.train.seed}")
+        # Written last, and whole or not at all: it says that the run has ended.
+        unfinished = self.folder / ".summary.json"
+        unfinished.write_text(dump_json(found), "utf-8")
+        unfinished.replace(self.folder / "summary.json")
         return found
 
     def evaluations(self) -> list[dict[str, Any]]:
