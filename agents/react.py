@@ -14,6 +14,9 @@ from agents.chat import Chat
 from agents.engine.base import Completion, Request, StopReason
 from agents.tree import Kind, Node
 
+EpisodeId = tuple[str, int, int]
+"""(task, sample, attempt)."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -27,8 +30,8 @@ class Job:
     """How often its environment broke before."""
 
     @property
-    def id(self) -> tuple[str, int, int]:
-        """(task, sample, attempt): unique within a run."""
+    def id(self) -> EpisodeId:
+        """Unique within a run."""
         return self.task.id, self.sample, self.attempt
 
     def seed(self, *purpose: object) -> int:

@@ -35,7 +35,7 @@ from algorithms.attribution import (
 )
 from algorithms.attribution_metrics import allocation_metrics, fusion_metrics
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
-from algorithms.groups import Aggregation, group_advantage, token_weight
+from algorithms.groups import Aggregation, group_advantage, lengths, token_weight
 from algorithms.maths import KL, SAME, bounded, clipped, kl_divergence, surrogate, weighted_mean
 
 
@@ -168,7 +168,7 @@ class ADCA(Algorithm[StepCredit]):
             """x_A: summed over the episodes that an action is a step of."""
             return x_LK.new_zeros(batch.state_A.numel()).index_add(0, action_LK[said_LK], x_LK[said_LK])
 
-        length_L = batch.per_episode(batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64)))
+        length_L = lengths(batch)
         weight_L = count_L * token_weight(self.aggregation, length_L, count_L, self.length_norm)
         all_L = batch.count_L.to(adv_LK.dtype)
         return StepCredit(

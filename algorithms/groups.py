@@ -13,6 +13,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from agents.tree import Batch
 from algorithms.maths import SAME, AdvantageScale, mean_and_variance, scale_advantage
 
 
@@ -161,3 +162,8 @@ def token_weight(mode: Aggregation, length_L: Tensor, count_L: Tensor, length_no
     else:
         weight_L = 1 / (episodes * length_L.clamp_min(1))
     return torch.where(count_L > 0, weight_L, 0)
+
+
+def lengths(batch: Batch) -> Tensor:
+    """length_L: the sampled tokens of each episode."""
+    return batch.per_episode(batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64)))

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
-from algorithms.groups import Aggregation, Baseline, Scale, group_advantage, teaches, token_weight, whitened
+from algorithms.groups import Aggregation, Baseline, Scale, group_advantage, lengths, teaches, token_weight, whitened
 from algorithms.maths import KL, bounded, cispo, clipped, kl_divergence, soft_surrogate, surrogate, weighted_mean
 from algorithms.returns import Rows
 
@@ -244,8 +244,3 @@ class GRPO(Algorithm[GroupCredit]):
         sides = (credit.plus, credit.minus, self.clip_low, self.clip_high, self.dual_clip)
         shut = clipped(delta, *sides).double()
         return surrogate(delta, *sides).sum(), weighted_mean(shut, credit.count.double())
-
-
-def lengths(batch: Batch) -> Tensor:
-    """length_L: the sampled tokens of each episode."""
-    return batch.per_episode(batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64)))

@@ -27,7 +27,7 @@ from torch.nn.functional import softplus
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
 from algorithms.group_stats import group_mean, group_sum
-from algorithms.groups import spread
+from algorithms.groups import lengths, spread
 from algorithms.maths import KL, SAME, kl_divergence, weighted_mean
 
 
@@ -144,7 +144,7 @@ class PACS(Algorithm[LabelCredit]):
 
     @torch.no_grad()
     def credit(self, batch: Batch, old: Forward) -> LabelCredit:
-        length_L = batch.per_episode(batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64)))
+        length_L = lengths(batch)
         told_L = ~batch.fault_L & (length_L > 0)
         known_L = told_L & (batch.success_L >= 0) & batch.return_L.isfinite()
         count_L = batch.count_L * known_L

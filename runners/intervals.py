@@ -50,3 +50,8 @@ def pass_at_k(n: int, right: int, k: int) -> float:
     if not 1 <= k <= n:
         raise ValueError(f"pass@{k} needs 1 to {n} samples")
     return 1.0 - comb(n - right, k) / comb(n, k)
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean; not a number when there are no values."""
+    return sum(values) / len(values) if values else float("nan")

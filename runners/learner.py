@@ -18,13 +18,14 @@ from agents.actor_critic import ActorCritic
 from agents.backward import backward, forward_parts
 from agents.forest import Tree
 from agents.packing import pack
+from agents.react import EpisodeId
 from agents.tree import Batch, Forward, Kind
 from algorithms.base import Algorithm, Loss
 from algorithms.mismatch import Correction, corrected, correction_weight, mismatch_stats
 from runners.config import UserError
+from runners.intervals import mean
 from runners.settings import Train
 
-EpisodeId = tuple[str, int, int]
 KL_EVERY = 5
 """Updates between measurements of the divergence from the start, where the loss does not need it."""
 
@@ -109,12 +110,12 @@ class Learner:
             learned.credited |= self.credited(piece)
         learned.untrained = {name for piece in pieces for name in piece.episode_ids()} - taken
         learned.row = {
-            key: _mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
+            key: mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
         }
         raw = sum(piece.batch.raw_tokens for piece in pieces)
         for key in pieces[0].mismatch if pieces else ():
             found = [piece.mismatch[key] for piece in pieces]
-            learned.row[key] = max(found) if key == "mismatch_max_abs" else _mean(found)
+            learned.row[key] = max(found) if key == "mismatch_max_abs" else mean(found)
         learned.row |= {
             "packed_share": sum(len(piece.batch) for piece in pieces) / max(1, raw),
             "seconds_forward": forwarded - started,
@@ -211,7 +212,3 @@ class Learner:
 
     def load_counters(self, counters: Mapping[str, int]) -> None:
         self.skipped, self.skipped_in_a_row = counters["skipped"], counters["skipped_in_a_row"]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")

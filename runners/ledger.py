@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.react import EpisodeId
 from runners.journal import Journal
-
-EpisodeId = tuple[str, int, int]
 
 
 class LedgerError(RuntimeError):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from agents.react import Episode, Fault
+from agents.react import Episode, EpisodeId, Fault
 from agents.rollout import Played
-from runners.learner import Credited, EpisodeId
+from runners.intervals import mean
+from runners.learner import Credited
 
 
 def outcome_record(step: int, outcome: Episode | Fault, credited: Mapping[EpisodeId, Credited]) -> dict[str, Any]:
@@ -95,8 +96,3 @@ def episode_stats(played: Played, group: int) -> dict[str, float]:
             rewards.setdefault(e.job.task.id, []).append(e.reward)
         stats["zero_variance"] = mean([float(np.ptp(of_task) <= 1e-8) for of_task in rewards.values()])
     return stats
-
-
-def mean(values: Sequence[float]) -> float:
-    """The mean; not a number when there are no values."""
-    return sum(values) / len(values) if values else float("nan")

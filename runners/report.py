@@ -14,10 +14,10 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from agents.react import Episode, Fault
+from agents.react import Episode, EpisodeId, Fault
 from runners.columns import COLUMNS
 from runners.journal import Journal
-from runners.learner import Credited, EpisodeId
+from runners.learner import Credited
 from runners.records import outcome_record
 
 

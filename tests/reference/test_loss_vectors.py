@@ -10,8 +10,8 @@ from reference_cases import Case, Padded, cases, close
 from reference_deviations import deviation
 from torch import Tensor
 
-from algorithms.groups import token_weight
-from algorithms.grpo import GRPO, GroupCredit, lengths
+from algorithms.groups import lengths, token_weight
+from algorithms.grpo import GRPO, GroupCredit
 
 
 def credit_of(padded: Padded, algorithm: GRPO, adv: Tensor, factor: Tensor) -> GroupCredit:
