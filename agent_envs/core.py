@@ -167,6 +167,7 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         self._task: Task | None = None
         self._state: Any = None
         self._over = True
+        self._tells = False
 
     # ---- what an environment writes -------------------------------------------------------------------------------
     @abstractmethod
@@ -192,6 +193,15 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         `flaw` is the probability, at each decision where it can be made, of the environment's systematic mistake;
         `rng` decides and is needed only when `flaw` > 0. The environment itself does not change.
         """
+
+    def oracle(self) -> float | None:
+        """The chance of success from the current state, for an agent of the skill that the settings name.
+
+        It is exact for that agent, so it rises with a step forward, falls with a mistake, stays where any choice would
+        have done, and is 0 where success is out of reach. The agent never sees it: it is for controls, judges and
+        measures. None when the environment cannot tell. Called only while the episode runs.
+        """
+        return None
 
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         """Numbers for `info["metrics"]`; scores of the whole episode only when it is `over`."""
@@ -242,17 +252,28 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Start an episode; returns the task's prompt and `{"task": id, "split", "language", "level"}`.
 
-        `options["task"]` is a `Task` or an id; without it `np_random` draws from `options["split"]` (train).
+        `options["task"]` is a `Task` or an id; without it `np_random` draws from `options["split"]` (train). With
+        `options["oracle"]` every info of the episode tells, as "oracle", what `oracle` knows of the state.
         """
         super().reset(seed=seed)
         options = options or {}
-        unknown = set(options) - {"task", "split"}
+        unknown = set(options) - {"task", "split", "oracle"}
         if unknown:
-            raise SettingsError(f"{self.name}: unknown reset option {sorted(unknown)[0]!r}: use 'task' or 'split'")
+            raise SettingsError(
+                f"{self.name}: unknown reset option {sorted(unknown)[0]!r}: use 'task', 'split' or 'oracle'"
+            )
         self._task = task = self._choose(options.get("task"), options.get("split"))
         self._state = self._begin(task)
         self.turn, self._invalid_turns, self._over = 0, 0, False
-        return task.prompt, {"task": task.id, "split": task.split, "language": task.language, "level": task.level}
+        self._tells = bool(options.get("oracle"))
+        info: dict[str, Any] = {"task": task.id, "split": task.split, "language": task.language, "level": task.level}
+        return task.prompt, info | self._told(success=None)
+
+    def _told(self, *, success: bool | None) -> dict[str, float | None]:
+        """What the oracle says, where it was asked for; the verdict once the episode is over."""
+        if not self._tells:
+            return {}
+        return {"oracle": self.oracle() if success is None else float(success)}
 
     def _choose(self, wanted: Task | str | None, split: str | None) -> Task:
         if isinstance(wanted, Task):
@@ -291,6 +312,7 @@ class TextEnv(gymnasium.Env[str, str], ABC):
             "error": error,
             "action": None if done is None else done.name,
             "metrics": {"invalid": float(self._invalid_turns), **self._metrics(over=self._over)},
+            **self._told(success=success),
         }
         return outcome.text, float(outcome.reward), outcome.terminated, truncated, info
 

@@ -26,6 +26,8 @@ class IdentityConfig:
     """The vocabulary."""
     length: int = 3
     """Words shown in an episode, one a turn."""
+    skill: float = 0.5
+    """Chance that the agent of whom the oracle speaks says a word rightly."""
     max_turns: int = 5
     """Turns after which an unfinished episode is truncated (only invalid actions make it longer than `length`)."""
 
@@ -34,6 +36,8 @@ class IdentityConfig:
             raise SettingsError(f"identity: words must be two or more distinct plain words, not {self.words}")
         if self.length < 1 or not 10 <= len(self.words) ** self.length <= 100_000:
             raise SettingsError("identity: len(words) ** length must be from 10 to 100000: change words or length")
+        if not 0 < self.skill < 1:
+            raise SettingsError(f"identity: skill must lie between 0 and 1, not {self.skill}")
         if self.max_turns < self.length:
             raise SettingsError(f"identity: max_turns must be at least length ({self.length}), not {self.max_turns}")
 
@@ -87,6 +91,10 @@ class IdentityEnv(TextEnv):
         self._state = state = replace(state, shown=state.shown + 1, right=state.right + right)
         over = state.shown == len(words)
         return Outcome("" if over else _show(words[state.shown]), right / len(words), over, state.right == len(words))
+
+    def oracle(self) -> float:
+        left, turns = self.config.length - self._state.shown, self.max_turns - self.turn
+        return self.config.skill**left if self._state.right == self._state.shown and left <= turns else 0.0
 
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         return {"right": self._state.right / self.config.length} if over else {}

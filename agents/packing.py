@@ -6,6 +6,7 @@ right after the state that it hangs under, before the state's actions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -42,7 +43,7 @@ class _Layout:
             k: [] for k in ("state", "next", "reward", "lo", "hi", "label", "count", "version", "tree")
         }
         self.S: dict[str, list] = {
-            k: [] for k in ("prev", "last", "critic", "terminated", "truncated", "anchor", "tree")
+            k: [] for k in ("prev", "last", "critic", "terminated", "truncated", "anchor", "oracle", "tree")
         }
         self.L: dict[str, list] = {k: [] for k in ("leaf", "return", "success", "fault", "count", "tree")}
 
@@ -120,6 +121,7 @@ class _Layout:
             ("terminated", node.terminated),
             ("truncated", node.truncated),
             ("anchor", node.anchor),
+            ("oracle", math.nan if node.oracle is None else node.oracle),
             ("tree", tree),
         ):
             column[key].append(value)
@@ -165,6 +167,7 @@ class _Layout:
             terminated_S=bools(S["terminated"]),
             truncated_S=bools(S["truncated"]),
             anchor_S=tuple(S["anchor"]),
+            oracle_S=floats(S["oracle"]),
             leaf_L=ints(L["leaf"]),
             return_L=floats(L["return"]),
             success_L=ints(L["success"]),

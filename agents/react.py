@@ -5,8 +5,11 @@ Invariant: the chain of nodes under ``Episode.root`` holds exactly the tokens th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
 from agent_envs.core import PlayableEnv, Task
 from agent_envs.faults import EnvFault, FaultKind, Stage, blamed
@@ -102,6 +105,8 @@ class ReActSettings:
     """Longest action in tokens; a longer one is cut and, as a rule, not understood by the environment."""
     max_tokens: int = 2048
     """Longest episode in tokens; a longer one is truncated."""
+    oracle: bool = False
+    """Record what the environment knows of every state: its own chance of success. The agent never sees it."""
 
 
 class ReAct:
@@ -121,9 +126,10 @@ class ReAct:
         # Every sample of a task begins in the same state: the environment's seed does not depend on the sample.
         seed = Job(self.job.task, 0, self.job.run_seed).seed("env") & 0x7FFFFFFF
         with blamed(Stage.RESET):
-            user, _ = self.env.reset(seed=seed, options={"task": self.job.task})
+            options = {"task": self.job.task} | ({"oracle": True} if self.settings.oracle else {})
+            user, info = self.env.reset(seed=seed, options=options)
             system = self.env.system_prompt()
-        root = Node(Kind.STATE, self.chat.prompt(system, user), anchor=anchor(user))
+        root = Node(Kind.STATE, self.chat.prompt(system, user), anchor=anchor(user), oracle=told(info))
         self.episode = Episode(self.job, root, prompt=(system, user))
         return self._request(root)
 
@@ -142,7 +148,14 @@ class ReAct:
             reward=float(reward),
             version=completion.version,
         )
-        state = Node(Kind.STATE, (), terminated=terminated, truncated=truncated, anchor=anchor(observation))
+        state = Node(
+            Kind.STATE,
+            (),
+            terminated=terminated,
+            truncated=truncated,
+            anchor=anchor(observation),
+            oracle=told(info),
+        )
         if terminated or truncated:
             state.success = bool(info["success"])
         else:
@@ -169,6 +182,7 @@ class ReAct:
         room = self.settings.max_tokens - self.length - len(state.tokens)
         if room < 1:
             state.truncated, state.success = True, False
+            state.oracle = None if state.oracle is None else 0.0
             # The observation that does not fit was never read: it is no part of the record.
             if self.episode.turns:
                 state.tokens = ()
@@ -185,3 +199,9 @@ class ReAct:
 def anchor(observation: str) -> str:
     """Identity of an observation; an empty one, which every state may have, is like no other and has none."""
     return observation and blake2b(observation.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def told(info: Mapping[str, Any]) -> float | None:
+    """The oracle's number, which must be one."""
+    value = info.get("oracle")
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

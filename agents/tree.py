@@ -58,6 +58,8 @@ class Node:
     """States that end an episode: what broke outside the model, or None."""
     anchor: str = ""
     """States: identity of the observation, equal where the agent saw the same thing."""
+    oracle: float | None = None
+    """States: the environment's own chance of success from here; None where it was not asked, or cannot tell."""
 
     def add(self, child: Node) -> Node:
         """Appends ``child`` and returns it. Raises ValueError where states and actions would not alternate."""
@@ -147,6 +149,8 @@ class Batch:
     terminated_S: Tensor
     truncated_S: Tensor
     anchor_S: tuple[str, ...]
+    oracle_S: Tensor
+    """The environment's own chance of success; NaN where it told none."""
     leaf_L: Tensor
     """The state in which an episode ended."""
     return_L: Tensor
@@ -176,6 +180,14 @@ class Batch:
         """Tokens that training each episode on its own, without critic prompts, would have to encode."""
         depth_S = torch.where(self.last_S >= 0, self.pos_T[self.last_S] + 1, 0)
         return int((depth_S[self.leaf_L] * self.count_L).sum())
+
+    def progress(self) -> Tensor:
+        """progress_A: by how much an action raised the environment's own chance of success; NaN where it told none.
+
+        0, and not a rounding error, where any action would have done.
+        """
+        rise_A = self.oracle_S[self.next_A] - self.oracle_S[self.state_A]
+        return torch.where(rise_A.abs() < 1e-6, 0.0, rise_A)
 
     # -- views: differentiable sums and means along the tree -----------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from algorithms.adca import ADCA
 from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
+from algorithms.exact_critic import ExactCritic
 from algorithms.gigpo import GiGPO
 from algorithms.grpo import GRPO
 from algorithms.pacs import PACS
@@ -14,6 +15,7 @@ from algorithms.turn_gae import TurnPPO
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "adca": ADCA,
+    "exact_critic": ExactCritic,
     "gigpo": GiGPO,
     "grpo": GRPO,
     "pacs": PACS,

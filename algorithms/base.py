@@ -73,6 +73,11 @@ class Algorithm(ABC, Generic[Credit]):
         return False
 
     @property
+    def needs_oracle(self) -> bool:
+        """True: the environment must tell what it knows of every state (`Batch.oracle_S`)."""
+        return False
+
+    @property
     def sampling(self) -> Sampling:
         return Sampling()
 

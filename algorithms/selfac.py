@@ -22,25 +22,15 @@ from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, r
 from algorithms.maths import (
     KL,
     AdvantageScale,
-    bounded,
-    clipped,
     explained_variance,
     kl_divergence,
     mean_and_variance,
     scale_advantage,
     squared_error,
-    surrogate,
     weighted_mean,
 )
 from algorithms.returns import Backup, scored, td_targets, turn_advantage, turns_in
-
-
-class TurnRatio(StrEnum):
-    """What is clipped: the probability ratio of a whole turn, its geometric mean per token, or that of each token."""
-
-    TURN = "turn"
-    TURN_MEAN = "turn_mean"
-    TOKEN = "token"
+from algorithms.turn_ratio import TurnRatio, turn_policy_loss
 
 
 class TerminalTarget(StrEnum):
@@ -221,19 +211,10 @@ class SelfAC(Algorithm[TurnCredit]):
         return weighted_mean(torch.cat([error_S, error_L]), torch.cat([turns_S, ended_L.double()]))
 
     def policy_loss(self, batch: Batch, logp_T: Tensor, adv_A: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean over turns of -min(rho A, clip(rho, 1 - clip, 1 + clip) A), dual-clipped; and the share clipped."""
+        """Mean over turns of the clipped surrogate; and the share clipped."""
         weight_A = batch.count_A / batch.count_A.sum().clamp_min(1).double()
-        length_A = batch.per_action(torch.ones_like(logp_T))
-        delta, weight, adv = logp_T - batch.old_logp_T, weight_A, adv_A
-        if self.ratio == TurnRatio.TOKEN:
-            weight, adv = batch.to_tokens(weight_A / length_A), batch.to_tokens(adv_A)
-        else:
-            delta = batch.per_action(delta)
-        if self.ratio == TurnRatio.TURN_MEAN:
-            delta = delta / length_A
-        delta = bounded(delta)
-        sides = (weight * adv.clamp_min(0), weight * adv.clamp_max(0), self.clip, self.clip, self.dual_clip)
-        return surrogate(delta, *sides).sum(), (weight * clipped(delta, *sides)).sum()
+        sums = (weight_A * adv_A.clamp_min(0), weight_A * adv_A.clamp_max(0), weight_A)
+        return turn_policy_loss(batch, logp_T, *sums, self.ratio, self.clip, self.dual_clip)
 
 
 def _values(forward: Forward) -> Tensor:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar
 
 import torch
@@ -26,25 +25,15 @@ from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, r
 from algorithms.maths import (
     KL,
     AdvantageScale,
-    bounded,
-    clipped,
     explained_variance,
     kl_divergence,
     mean_and_variance,
     scale_advantage,
     squared_error,
-    surrogate,
     weighted_mean,
 )
 from algorithms.returns import Rows
-
-
-class Clip(StrEnum):
-    """What is clipped: the probability ratio of a whole turn, its geometric mean per token, or that of each token."""
-
-    TURN = "turn"
-    TURN_MEAN = "turn_mean"
-    TOKEN = "token"
+from algorithms.turn_ratio import TurnRatio, turn_policy_loss
 
 
 @dataclass(frozen=True)
@@ -79,7 +68,7 @@ class TurnPPO(Algorithm[RowCredit]):
     """0 trusts the critic after one turn, 1 waits for the end of the episode."""
     normalize: AdvantageScale = AdvantageScale.WHITEN
     """Centre the batch's advantages and divide them by their standard deviation."""
-    ratio: Clip = Clip.TURN
+    ratio: TurnRatio = TurnRatio.TURN
     """What is clipped. For long turns, where ``turn`` is clipped too often, take one of the others."""
     clip: float = 0.2
     """The ratio is clipped to 1 - clip .. 1 + clip. ``turn_mean`` moves far less: 3e-3 to 1e-2 suit it."""
@@ -96,7 +85,7 @@ class TurnPPO(Algorithm[RowCredit]):
 
     def __post_init__(self) -> None:
         require_choice(self.normalize, AdvantageScale)
-        require_choice(self.ratio, Clip)
+        require_choice(self.ratio, TurnRatio)
         require_choice(self.kl, KL)
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
@@ -145,7 +134,9 @@ class TurnPPO(Algorithm[RowCredit]):
         rows, count_P, target_P = credit.rows, credit.rows.count_P.double(), credit.adv_P + credit.value_P
         value_P = _values(new)[batch.state_A[rows.action_P]]
         critic = weighted_mean(squared_error(value_P, target_P, credit.value_P, self.value_clip), count_P) / 2
-        policy, clip_fraction = self.policy_loss(batch, new.logp_T, credit)
+        policy, clip_fraction = turn_policy_loss(
+            batch, new.logp_T, credit.plus_A, credit.minus_A, credit.weight_A, self.ratio, self.clip, self.dual_clip
+        )
         total = policy + self.value_coef * critic
         weight_T = batch.to_tokens(credit.weight_A)
         stats = floats(
@@ -162,20 +153,6 @@ class TurnPPO(Algorithm[RowCredit]):
             total = total + self.kl_coef * kl
             stats["kl"] = float(kl.detach())
         return Loss(total, stats)
-
-    def policy_loss(self, batch: Batch, logp_T: Tensor, credit: RowCredit) -> tuple[Tensor, Tensor]:
-        """Mean over turns of the clipped surrogate (``token``: its mean over a turn's tokens); the share clipped."""
-        delta, length_A = logp_T - batch.old_logp_T, batch.per_action(torch.ones_like(logp_T))
-        plus, minus, weight = credit.plus_A, credit.minus_A, credit.weight_A
-        if self.ratio == Clip.TOKEN:
-            plus, minus, weight = (batch.to_tokens(x_A / length_A) for x_A in (plus, minus, weight))
-        else:
-            delta = batch.per_action(delta)
-        if self.ratio == Clip.TURN_MEAN:
-            delta = delta / length_A
-        delta = bounded(delta)
-        sides = (plus, minus, self.clip, self.clip, self.dual_clip)
-        return surrogate(delta, *sides).sum(), (weight * clipped(delta, *sides)).sum()
 
 
 def _values(forward: Forward) -> Tensor:

@@ -48,6 +48,7 @@ def episode_record(step: int, episode: Episode, credited: Credited) -> dict[str,
         "system": episode.prompt[0],
         "user": episode.prompt[1],
         "prompt_tokens": episode.root.tokens,
+        "oracle": episode.root.oracle,
         "turns": [
             {
                 "action": text,
@@ -62,6 +63,7 @@ def episode_record(step: int, episode: Episode, credited: Credited) -> dict[str,
                 "observation_tokens": state.tokens,
                 "terminated": state.terminated,
                 "truncated": state.truncated,
+                "oracle": state.oracle,
             }
             for (action, state), (text, seen), value, advantage in zip(
                 episode.turns, episode.texts, values[:-1], advantages, strict=True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ class Training:
         self.interrupts = Interrupts()
         self.lock = hold(folder)
         self.algorithm: Algorithm[Any] = parts[train.algo]
+        react = replace(parts["react"], oracle=parts["react"].oracle or self.algorithm.needs_oracle)
         self.group = self.algorithm.sampling.group
         if train.episodes % self.group or train.episodes // self.group < train.minibatches:
             raise UserError(
@@ -78,9 +80,15 @@ class Training:
         self.model = ActorCritic(base.model, parts["lora"], critic, temperature=train.temperature, seed=train.seed)
         prompt = self.chat.critic_prompt(critic.prompt) if critic else ()
         self.learner = Learner(self.model, self.algorithm, prompt, train)
-        self.stream = TaskStream(self.make_env().tasks("train"), train.seed)
+        env = self.make_env()
+        self.stream = TaskStream(env.tasks("train"), train.seed)
+        if react.oracle:
+            env.reset(seed=0, options={"task": env.tasks("train")[0]})
+            if env.oracle() is None:
+                needs = f"--algo {train.algo}" if self.algorithm.needs_oracle else "--react.oracle"
+                raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
         play = PlaySettings(
-            train.env, parts[train.env], parts["react"], parts["envs"], parts["faults"], train.slots, train.exact
+            train.env, parts[train.env], react, parts["envs"], parts["faults"], train.slots, train.exact
         )
         workers = (
             ProcessWorkers(Setup(spec, parts["lora"], play, train.threads), train.workers)

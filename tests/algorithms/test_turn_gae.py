@@ -16,7 +16,8 @@ from agents.backward import backward, cut, forward_parts
 from agents.tree import Batch, Forward, Kind, Node
 from algorithms.maths import AdvantageScale
 from algorithms.returns import Rows, bi_level_gae
-from algorithms.turn_gae import Clip, TurnPPO
+from algorithms.turn_gae import TurnPPO
+from algorithms.turn_ratio import TurnRatio
 
 
 def groups(w: World, trees: int = 3) -> list[Node]:
@@ -82,7 +83,7 @@ def same(ours: tuple[float, Tensor, Tensor], theirs: tuple[float, Tensor, Tensor
 
 
 SETTINGS = [
-    *({"ratio": r, "normalize": n} for r, n in product(Clip, AdvantageScale)),
+    *({"ratio": r, "normalize": n} for r, n in product(TurnRatio, AdvantageScale)),
     *({"value_clip": c, "value_coef": 2.0} for c in (0.1, 1.0)),
     *({"discount": g, "gae_lambda": x} for g, x in ((1.0, 1.0), (0.5, 0.0), (0.0, 0.9))),
     {"clip": 0.05, "dual_clip": 1.2},
@@ -301,7 +302,7 @@ def test_what_it_reports_and_asks_for() -> None:
         ({"dual_clip": 1.0}, "dual_clip must be above 1"),
         ({"value_clip": 0.0}, "value_clip must be above 0"),
         ({"value_coef": math.nan}, "value_coef must not be negative"),
-        ({"ratio": "sequence"}, "Clip must be one of turn, turn_mean, token, not 'sequence'"),
+        ({"ratio": "sequence"}, "TurnRatio must be one of turn, turn_mean, token, not 'sequence'"),
     ],
 )
 def test_wrong_settings_say_so_in_one_line(wrong: dict[str, Any], says: str) -> None:
