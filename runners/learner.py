@@ -82,8 +82,11 @@ class Learner:
         )
         self.skipped, self.skipped_in_a_row = 0, 0
 
-    def learn(self, update: int, trees: Sequence[Tree]) -> Learned:
-        """One update of the parameters. Raises UserError when nothing but skipped steps came of the last ones."""
+    def learn(self, update: int, trees: Sequence[Tree], used: float = 0.0) -> Learned:
+        """One update of the parameters, before which the share ``used`` of the run's budget was used up.
+
+        Raises UserError when nothing but skipped steps came of the last ones.
+        """
         train, started, learned = self.train, monotonic(), Learned()
         size = max(1, -(-len(trees) // train.minibatches))
         pieces = [self.packed(trees[i : i + size]) for i in range(0, len(trees), size)]
@@ -94,7 +97,7 @@ class Learner:
             if i > 0:  # for the first one, the forward of its own step comes before any change
                 self.prepare(piece, forward_parts(self.model, piece.batch, train.token_budget))
         forwarded = monotonic()
-        share = max(0.1, 1 - (update - 1) / train.updates)
+        share = max(0.1, 1 - used)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * share
         stats: list[dict[str, float]] = []

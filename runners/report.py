@@ -36,10 +36,13 @@ def versions() -> dict[str, str]:
 class Report:
     """Writes a run's records and keeps the live table. Use as a context manager.
 
-    ``state`` None begins the records; else they go on from where ``state()`` was taken.
+    ``state`` None begins the records; else they go on from where ``state()`` was taken. The bar counts updates, or
+    environment steps where ``env_steps`` of them end the run.
     """
 
-    def __init__(self, folder: Path, updates: int, console: Console, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, folder: Path, updates: int, console: Console, state: Mapping[str, Any] | None = None, env_steps: int = 0
+    ) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self.console = console
@@ -56,7 +59,10 @@ class Report:
             TimeRemainingColumn(),
             console=console,
         )
-        self._bar = self._progress.add_task("updates", total=updates, completed=done)
+        self._counted = "environment steps" if env_steps else "updates"
+        self._bar = self._progress.add_task(
+            self._counted, total=env_steps or updates, completed=0 if env_steps else done
+        )
         self._live = Live(self._view(), console=console, refresh_per_second=4, transient=True)
 
     def state(self, update: int) -> dict[str, Any]:
@@ -85,7 +91,7 @@ class Report:
         self._write({"kind": "update", "update": step, **row})
         for key, value in row.items():
             self._board.add_scalar(key, value, step)
-        self._progress.update(self._bar, completed=step)
+        self._progress.update(self._bar, completed=row["env_steps"] if self._counted != "updates" else step)
         if self.console.is_terminal:
             self._live.update(self._view())
         else:

@@ -35,6 +35,8 @@ class Train:
     """Seed of everything random in the run; the same seed plays the same episodes."""
     updates: int = 60
     """How often episodes are played and learned from."""
+    env_steps: int = 0
+    """Environment steps (turns of all episodes) after whose update the run ends, instead of after `updates`; 0: off."""
     episodes: int = 128
     """Episodes per update; an algorithm with groups plays episodes / group tasks."""
     minibatches: int = 4
@@ -42,7 +44,7 @@ class Train:
     epochs: int = 1
     """Passes over the episodes of an update."""
     lr: float = 3e-3
-    """Peak learning rate of the policy; it falls linearly to a tenth."""
+    """Peak learning rate of the policy; it falls to a tenth, linearly in updates or, where set, in env_steps."""
     value_lr: float = 1e-3
     """The same of the value head."""
     max_grad_norm: float = 1.0
@@ -84,7 +86,7 @@ class Train:
     """Threads of torch in this process; small models are fastest with one."""
 
     def __post_init__(self) -> None:
-        for name in ("updates", "eval_every", "test_tasks", "seed", "workers"):
+        for name in ("updates", "env_steps", "eval_every", "test_tasks", "seed", "workers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
         for name in (

@@ -25,6 +25,7 @@ from agents.rollout import Played
 from algorithms.base import Algorithm
 from algorithms.mismatch import sampling_warning
 from runners import checkpoint
+from runners.budget import Budget
 from runners.config import UserError, dump_json
 from runners.controller import Controller
 from runners.curve import draw_curve
@@ -100,9 +101,10 @@ class Training:
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
         if self.algorithm.judged:
             console.print(f"{train.algo}: no judge labels actions in this version, so it learns from outcomes alone")
+        self.budget = Budget(train.updates, train.env_steps)
         state = None if resume is None else self.load(resume)
         self.ledger = Ledger(folder / "ledger.jsonl", state and state["ledger"])
-        self.report = Report(folder, train.updates, console, state and state["report"])
+        self.report = Report(folder, train.updates, console, state and state["report"], train.env_steps)
         for journal in (self.ledger.journal, self.report.metrics, self.report.episodes):
             journal.cut()
         self.update = 0 if state is None else state["update"]
@@ -135,7 +137,7 @@ class Training:
                 if not self.update:
                     self.save()
                 self.evaluate()
-                while self.update < self.train.updates:
+                while not self.budget.over(self.update):
                     self.next_update()
                     self.evaluate()
             except Stopped:
@@ -165,16 +167,19 @@ class Training:
             "seconds_env": played.seconds_env,
         }
         with self.interrupts.shielded():
+            used = self.budget.used(self.update)
+            self.budget.add(played.episodes)
             # A lone survivor of a group has nothing to be compared with.
             trees = grow(played.episodes, least=min(2, self.group))
-            learned = self.learner.learn(update, trees)
+            learned = self.learner.learn(update, trees, used)
             self.advise(row | learned.row)
             self.account(update, played, trees, learned)
             self.report.outcomes(update, played.outcomes, learned.credited)
-            self.report.update(update, row | learned.row | {"seconds": self.seconds})
+            spent = {"env_steps": self.budget.steps, "sampled_tokens": self.budget.tokens, "seconds": self.seconds}
+            self.report.update(update, row | learned.row | spent)
             self.update = update
             self.boundary = self.state()
-            if update % self.train.save_every == 0 or update == self.train.updates:
+            if update % self.train.save_every == 0 or self.budget.over(update):
                 self.save()
 
     def jobs(self) -> list[Job]:
@@ -227,7 +232,7 @@ class Training:
     def evaluate(self) -> None:
         """Measures success on fixed tasks, sampled and greedy, where this update asks for it."""
         train, update = self.train, self.update
-        last = update == train.updates
+        last = self.budget.over(update)
         if update == 0 or last:
             split, n = "test", train.test_tasks
         else:
@@ -277,6 +282,7 @@ class Training:
             "reference": self.reference,
             "stream": self.stream.state(),
             "learner": self.learner.counters(),
+            "budget": self.budget.state(),
             "ledger": self.ledger.state(),
             "report": self.report.state(self.update),
         }
@@ -312,6 +318,7 @@ class Training:
         self.learner.load_tensors(load_file(folder / OPTIMIZER))
         self.learner.load_counters(state["learner"])
         self.stream.load(state["stream"])
+        self.budget.load(state["budget"])
         load_rng_state(load_file(folder / RNG))
         self.began -= state["seconds"]
         return state

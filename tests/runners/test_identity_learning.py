@@ -82,10 +82,10 @@ def test_every_action_carries_the_version_that_sampled_it(tmp_path: Path) -> Non
     with training(tmp_path / "run", "--updates", "3", text=SETTINGS) as run:
         learn = run.learner.learn
 
-        def watched(update: int, trees: Any) -> Any:
+        def watched(update: int, trees: Any, used: float) -> Any:
             nodes = [node for tree in trees for node in tree.root.walk()]
             seen.append({n.version for n in nodes if n.kind is Kind.ACTION})
-            return learn(update, trees)
+            return learn(update, trees, used)
 
         run.learner.learn = watched  # type: ignore[method-assign]
         run.run()

@@ -1,0 +1,42 @@
+"""How much a run may play, and how much of that it has played.
+
+Invariant: an environment step is a turn that was played to the end of its episode; a turn that several branches of a
+task went through was taken once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.react import Episode
+
+
+@dataclass
+class Budget:
+    """Counts what is played. A run ends after ``env_steps`` of them, or, where that is 0, after ``updates`` updates."""
+
+    updates: int
+    env_steps: int = 0
+    steps: int = 0
+    """Environment steps so far."""
+    tokens: int = 0
+    """Tokens sampled so far."""
+
+    def add(self, episodes: Sequence[Episode]) -> None:
+        actions = {id(action): len(action.tokens) for episode in episodes for action, _ in episode.turns}
+        self.steps += len(actions)
+        self.tokens += sum(actions.values())
+
+    def used(self, update: int) -> float:
+        """Share of the budget that is used up after ``update`` updates; above 1 where the last one took more."""
+        return self.steps / self.env_steps if self.env_steps else update / self.updates
+
+    def over(self, update: int) -> bool:
+        return self.steps >= self.env_steps if self.env_steps else update >= self.updates
+
+    def state(self) -> dict[str, int]:
+        return {"steps": self.steps, "tokens": self.tokens}
+
+    def load(self, state: Mapping[str, int]) -> None:
+        self.steps, self.tokens = state["steps"], state["tokens"]
