@@ -6,12 +6,20 @@ accepts an answer because it merely contains the right one.
 
 from __future__ import annotations
 
+import math
+import re
+import string
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import StrEnum
 from typing import Any
 
 _ARTICLES = frozenset({"a", "an", "the"})
+_ARTICLE_EN = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION_EN = dict.fromkeys(map(ord, string.punctuation))
+_VERDICTS_EN = frozenset({"yes", "no", "noanswer"})
+_MINUS = {ord("−"): "-"}
 
 
 def is_cjk(char: str) -> bool:
@@ -25,20 +33,21 @@ def is_cjk(char: str) -> bool:
 def normalise(text: str) -> str:
     """NFKC, case-folded, without punctuation and English articles, white space collapsed.
 
-    Signs inside a number are kept where they change its value: ``-5``, ``3.5``; thousands separators are dropped.
+    Signs inside a number are kept where they change its value: ``-5``, ``3.5``; thousands separators are dropped. A
+    text of nothing but articles is kept: choice ``A`` is an answer.
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
     number = numeric(folded)
     if number is not None:
         return f"{number:.12g}"
     spaced = "".join(" " if unicodedata.category(char)[0] in "PSZC" else char for char in folded)
-    words = [word for word in spaced.split() if word not in _ARTICLES]
-    return " ".join(words)
+    words = spaced.split()
+    return " ".join([word for word in words if word not in _ARTICLES] or words)
 
 
 def numeric(text: str) -> float | None:
     """The finite number that the whole text spells, e.g. ``1,234.5`` or ``１２``; None when it is not one."""
-    text = unicodedata.normalize("NFKC", text).strip().rstrip(".。")
+    text = unicodedata.normalize("NFKC", text).translate(_MINUS).strip().rstrip(".。")
     digits = text.replace(",", "")
     if not digits or len(digits) > 40 or not digits[-1].isdecimal() or set(digits) - set("0123456789+-.e"):
         return None
@@ -51,10 +60,17 @@ def numeric(text: str) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def exact(answer: str, accepted: Iterable[str]) -> float:
+def exact(answer: str, accepted: str | Iterable[str]) -> float:
     """1.0 when the normalised answer equals a normalised accepted form; an empty answer never does."""
     got = normalise(answer)
-    return float(bool(got) and any(got == normalise(form) for form in accepted))
+    return float(bool(got) and any(got == normalise(form) for form in _forms(accepted)))
+
+
+def numeric_match(answer: str, accepted: str | Iterable[str]) -> float:
+    """1.0 when the answer and an accepted form both spell a number, and the same one up to rounding (1e-9)."""
+    got = numeric(answer)
+    wanted = (numeric(form) for form in _forms(accepted))
+    return float(got is not None and any(w is not None and math.isclose(got, w, rel_tol=1e-9) for w in wanted))
 
 
 def token_f1(answer: str, gold: str) -> float:
@@ -67,12 +83,64 @@ def character_f1(answer: str, gold: str) -> float:
     return _multiset_f1(normalise(answer).replace(" ", ""), normalise(gold).replace(" ", ""))
 
 
-def answer_f1(answer: str, accepted: Iterable[str]) -> float:
+def f1_char(answer: str, accepted: str | Iterable[str]) -> float:
+    """The best `character_f1` over the accepted forms."""
+    return max((character_f1(answer, form) for form in _forms(accepted)), default=0.0)
+
+
+def answer_f1(answer: str, accepted: str | Iterable[str]) -> float:
     """The best F1 over the accepted forms: characters where the form holds Chinese, words elsewhere."""
     return max(
-        (character_f1(answer, form) if any(map(is_cjk, form)) else token_f1(answer, form) for form in accepted),
+        (character_f1(answer, form) if any(map(is_cjk, form)) else token_f1(answer, form) for form in _forms(accepted)),
         default=0.0,
     )
+
+
+def normalise_en(text: str) -> str:
+    """Lower case, ASCII punctuation deleted, then the words a, an, the; white space collapsed [SQuAD; ARPO's reward].
+
+    Only for English prose: ``-5`` becomes ``5``, ``3.14`` becomes ``314``, choice ``A`` becomes nothing.
+    """
+    return " ".join(_ARTICLE_EN.sub(" ", text.lower().translate(_PUNCTUATION_EN)).split())
+
+
+def f1_en(answer: str, accepted: str | Iterable[str]) -> float:
+    """The best F1 over the accepted forms, 2PR / (P + R) of the words of `normalise_en` [SQuAD; ARPO's reward].
+
+    A yes, no or noanswer on either side counts only where both sides are the same.
+    """
+    got, best = normalise_en(answer), 0.0
+    for form in map(normalise_en, _forms(accepted)):
+        shared = sum((Counter(got.split()) & Counter(form.split())).values())
+        if shared and (got == form or not _VERDICTS_EN & {got, form}):
+            precision, recall = shared / len(got.split()), shared / len(form.split())
+            best = max(best, 2 * precision * recall / (precision + recall))
+    return best
+
+
+class AnswerScore(StrEnum):
+    """How an answer is compared with the accepted ones."""
+
+    F1 = "f1"
+    """Words, or characters where the accepted form holds Chinese."""
+    EXACT = "exact"
+    NUMERIC = "numeric"
+    F1_CHAR = "f1_char"
+    F1_EN = "f1_en"
+    """ARPO's own rule, for English prose only."""
+
+    def __call__(self, answer: str, accepted: str | Iterable[str]) -> float:
+        """A score in [0, 1]. Raises TypeError when an accepted form is not text."""
+        return _SCORES[self](answer, accepted)
+
+
+_SCORES: dict[AnswerScore, Callable[[str, str | Iterable[str]], float]] = {
+    AnswerScore.F1: answer_f1,
+    AnswerScore.EXACT: exact,
+    AnswerScore.NUMERIC: numeric_match,
+    AnswerScore.F1_CHAR: f1_char,
+    AnswerScore.F1_EN: f1_en,
+}
 
 
 def precision_recall(found: Collection[Any], gold: Collection[Any]) -> tuple[float, float]:
@@ -92,3 +160,12 @@ def f_beta(precision: float, recall: float, beta: float = 1.0) -> float:
 def _multiset_f1(answer: Sequence[str], gold: Sequence[str]) -> float:
     shared = sum((Counter(answer) & Counter(gold)).values())
     return 2 * shared / (len(answer) + len(gold)) if shared else 0.0
+
+
+def _forms(accepted: str | Iterable[str]) -> list[str]:
+    """The accepted forms, of which a lone text is one. Raises TypeError."""
+    forms = [accepted] if isinstance(accepted, str) else accepted if isinstance(accepted, Iterable) else None
+    forms = None if forms is None else list(forms)
+    if forms is None or not all(isinstance(form, str) for form in forms):
+        raise TypeError(f"accepted answers are texts, not {accepted!r}: write numbers as text")
+    return forms

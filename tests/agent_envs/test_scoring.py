@@ -20,7 +20,9 @@ from agent_envs import scoring
         ("１５３４", "1534"),
         ("1534.0", "1534"),
         ("-3.50", "-3.5"),
-        ("a", ""),
+        ("−3.5", "-3.5"),
+        ("A", "a"),
+        ("the a", "the a"),
         ("!?", ""),
     ],
 )
@@ -49,6 +51,43 @@ def test_exact_takes_any_alias_and_nothing_more() -> None:
     assert scoring.exact("1,534", ("1534",)) == 1
 
 
+@pytest.mark.parametrize(
+    ("how", "answer", "accepted", "want"),
+    [
+        ("exact", "A", "A", 1.0),
+        ("f1_en", "A", "A", 0.0),  # what the authors' rule makes of a choice, of signs, of points
+        ("exact", "-5", "5", 0.0),
+        ("exact", "−5", "-5", 1.0),
+        ("f1_en", "-5", "5", 1.0),
+        ("numeric", "-5", "5", 0.0),
+        ("numeric", "3.14", "314", 0.0),
+        ("f1_en", "3.14", "314", 1.0),
+        ("numeric", "12.0", ("eleven", "12"), 1.0),
+        ("numeric", "0.1", "0.10000000000001", 1.0),
+        ("numeric", "0.1", "0.1001", 0.0),
+        ("numeric", "twelve", "twelve", 0.0),
+        ("numeric", "12", (), 0.0),
+        ("f1_char", "北京市", "北京", 0.8),
+        ("f1_en", "北京市", "北京", 0.0),
+        ("f1", "北京市", "北京", 0.8),
+        ("f1", "Bel", "Bel Mora", 2 / 3),
+        ("f1_char", "ab", "abc", 0.8),
+        ("f1_char", "ab", (), 0.0),
+        ("f1_en", "yes it is", "yes", 0.0),
+        ("f1_en", "New New York", ("x", "New York"), 0.8),
+    ],
+)
+def test_ways_to_compare(how: str, answer: str, accepted: str | tuple[str, ...], want: float) -> None:
+    assert scoring.AnswerScore(how)(answer, accepted) == pytest.approx(want)
+
+
+@pytest.mark.parametrize("how", scoring.AnswerScore)
+@pytest.mark.parametrize("accepted", [5, [5], None, [None]])
+def test_accepted_answers_are_texts(how: scoring.AnswerScore, accepted: object) -> None:
+    with pytest.raises(TypeError, match=r"accepted answers are texts, not .*: write numbers as text"):
+        how("5", accepted)  # type: ignore[arg-type]
+
+
 def test_f1_counts_multisets() -> None:
     assert scoring.token_f1("x x y", "x y y") == pytest.approx(2 * 2 / 6)
     assert scoring.token_f1("x x x x", "x") == pytest.approx(2 / 5)
@@ -70,7 +109,7 @@ def test_evidence() -> None:
 
 @given(st.text(st.characters()), st.text(st.characters()))
 def test_scores_of_any_text_are_bounded(one: str, other: str) -> None:
-    assert scoring.exact(one, (other,)) in (0.0, 1.0)
+    assert all(0 <= how(one, (other,)) <= 1 for how in scoring.AnswerScore)
     assert 0 <= scoring.answer_f1(one, (other,)) <= 1
     assert scoring.answer_f1(one, (other,)) == pytest.approx(scoring.answer_f1(one, (other,)))
     if scoring.exact(one, (other,)):

@@ -69,8 +69,8 @@ def cases(file: str, required: bool = True) -> Any:
         return pytest.mark.parametrize("case", [pytest.param(Missing(file), id=f"{file}-missing")])
     content = _finite(json.loads(path.read_text()))
     found = [
-        Case(file, c["id"], c.get("hyper", {}), c["inputs"], c["outputs"], content["tolerance"])
-        for c in content["cases"]
+        Case(file, c.get("id", str(i)), c.get("hyper", {}), c["inputs"], c["outputs"], content["tolerance"])
+        for i, c in enumerate(content["cases"])
     ]
     assert found, f"{path} holds no case"
     return pytest.mark.parametrize("case", [pytest.param(case, id=f"{file}-{case.id}") for case in found])

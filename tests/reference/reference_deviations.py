@@ -5,6 +5,7 @@ A test asks `deviation` for its case; where it gets one, it asserts what we do i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -60,6 +61,19 @@ VERL_GROUPS = (
 VERL_LOSSES = ("policy_loss_clip", "policy_loss_gspo", "policy_loss_cispo", "policy_loss_geo_mean")
 TRL = ("trl_grpo_loss", "trl_rloo_loss")
 ADCA = ("adca_decouple", "adca_allocation", "adca_entry")
+
+
+_TAG = "</?(?:think|search|python|answer|result)>"
+_FREE = rf"(?:(?!{_TAG}).)*"
+_BOX = rf"\\boxed\s*\{{(?=\s*[^\s}}])(?:(?!{_TAG})[^{{}}]|\{{[^{{}}<]*\}})+\}}"
+_THOUGHT = rf"{_FREE}<think>{_FREE}</think>"
+_CALL = rf"{_FREE}<(?:search>{_FREE}</search|python>{_FREE}</python)>\s*<result>(?:(?!</result>).)*</result>"
+STRICT = re.compile(
+    rf"(?:{_CALL})*{_THOUGHT}(?:{_THOUGHT}|{_CALL})*"
+    rf"{_FREE}<answer>{_FREE}{_BOX}(?:(?!{_TAG}|\\boxed\s*\{{).)*</answer>\s*",
+    re.DOTALL,
+)
+"""The form that the default rules ask for, once more, as one pattern (boxes up to two braces deep)."""
 
 
 def _steps(case: Case) -> list[int]:
@@ -291,6 +305,25 @@ DEVIATIONS = {
         lambda case: any(0 < score <= 0.5 for score in case.inputs["orm_scores"]),
         "the peer calls a return above 0.5 a success, but above 0 in its gap between GOOD and BAD",
         "success is the environment's verdict everywhere (here: above 0.5)",
+    ),
+    "a looser form": Deviation(
+        ("validate_format",),
+        lambda case: case.outputs["valid"] and not STRICT.fullmatch(case.inputs["text"]),
+        "the peer lets calls share a result, tags close before they open, blocks nest, a box be wrong, text follow the "
+        "answer: a policy that is paid for it learns it",
+        "refused by the default rules; `arpo` repeats the peer's checks",
+    ),
+    "results of tools are not read": Deviation(
+        ("validate_format",),
+        lambda case: not case.outputs["valid"] and bool(STRICT.fullmatch(case.inputs["text"])),
+        "the peer reads what tools returned as if the policy had written it: a page that shows a tag costs -1",
+        "only what the model wrote is checked by the default rules; `arpo` repeats the peer's checks",
+    ),
+    "errors in words": Deviation(
+        ("boxed", "arpo_compute_score"),
+        lambda case: "error" in case.outputs or case.outputs.get("reason", "").startswith("find box error: "),
+        "the peer fails with Python's own TypeError or AssertionError, whose text depends on the version",
+        "ValueError, and a reason in words after the same beginning",
     ),
     "step ids of another length": Deviation(
         ("adca_entry",),
