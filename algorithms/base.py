@@ -16,6 +16,8 @@ from typing import ClassVar, Generic, TypeVar
 
 from torch import Tensor
 
+from agents.branching import ForkPoint as ForkPoint
+from agents.branching import Sampling as Sampling
 from agents.tree import Batch, Forward
 
 Credit = TypeVar("Credit")
@@ -29,34 +31,6 @@ class Loss:
     """Scalar to minimise, with its graph."""
     stats: dict[str, float]
     """Plain numbers for the log: ``policy``, ``clip_fraction`` and whatever else the algorithm has to tell."""
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """What the rollout obeys. Algorithms that steer it further (a budget, look-ahead tokens) add their fields here."""
-
-    group: int = 1
-    """Episodes played per task; they share one tree."""
-
-
-@dataclass(frozen=True)
-class ForkPoint:
-    """Where the rollout stands when it asks an algorithm whether to branch: at the start of a turn."""
-
-    entropy: float
-    """Mean entropy, in nats, of the first tokens of this turn."""
-    first_entropy: float
-    """The same for the first turn of this path; forks inherit it."""
-    tokens: int
-    """How many tokens of this turn were measured."""
-    live: int
-    """Branches of this task that are still being played."""
-    made: int
-    """Episodes of this task begun so far."""
-    left: int
-    """Episodes that the task's budget still allows."""
-    calls: int
-    """Turns taken on this path."""
 
 
 class Algorithm(ABC, Generic[Credit]):

@@ -57,9 +57,13 @@ class Request:
     max_tokens: int
     """At most so many tokens are sampled, at least 1."""
     seed: int
-    """Token k uses the k-th uniform number of Philox(key=seed); 0 <= seed < 2**128."""
+    """Token k uses number ``skip`` + k of the uniform numbers of Philox(key=seed); 0 <= seed < 2**128."""
     fork_of: int | None = None
     """Open the session as a copy of this open session as it stood after its last completion."""
+    fork_at: int | None = None
+    """Copy only so many of its first tokens; None copies all."""
+    skip: int = 0
+    """What was sampled with this seed before: a turn that is sampled in two parts is the turn sampled in one."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,10 @@ class Engine(Protocol):
     @property
     def version(self) -> int:
         """The loaded policy."""
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are to choose from."""
 
     @property
     def slots(self) -> int:
@@ -125,6 +133,10 @@ def check_request(request: Request, *, known: bool, busy: bool, room: bool, voca
         raise ValueError(f"{who}: max_tokens must be at least 1, not {request.max_tokens}")
     if not 0 <= request.seed < 1 << 128:
         raise ValueError(f"{who}: the seed must be in [0, 2**128), not {request.seed}")
+    if request.skip < 0:
+        raise ValueError(f"{who}: skip must not be negative, but is {request.skip}")
+    if request.fork_at is not None and request.fork_of is None:
+        raise ValueError(f"{who}: fork_at says where to cut another session, but fork_of names none")
     if busy:
         raise ValueError(f"{who} already has a pending request")
     if known and request.fork_of is not None:
@@ -137,6 +149,15 @@ def check_request(request: Request, *, known: bool, busy: bool, room: bool, voca
         raise ValueError(f"{who}: token ids must be in [0, {vocabulary})")
 
 
-def uniforms(seed: int, n: int) -> np.ndarray:
-    """The first ``n`` uniform numbers in [0, 1) of a request, float64."""
-    return np.random.Generator(np.random.Philox(key=seed)).random(n)
+def forked(request: Request, history: tuple[int, ...]) -> tuple[int, ...]:
+    """The part of the source's ``history`` that a fork begins with. Raises ValueError."""
+    if not history:
+        raise ValueError(f"session {request.fork_of} has completed nothing that could be forked")
+    if request.fork_at is not None and not 0 < request.fork_at <= len(history):
+        raise ValueError(f"session {request.fork_of} has {len(history)} tokens: no fork begins at {request.fork_at}")
+    return history[: request.fork_at]
+
+
+def uniforms(seed: int, n: int, skip: int = 0) -> np.ndarray:
+    """The first ``n`` uniform numbers in [0, 1) of a request, behind the ``skip`` that were used, float64."""
+    return np.random.Generator(np.random.Philox(key=seed)).random(skip + n)[skip:]

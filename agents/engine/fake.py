@@ -10,20 +10,23 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.engine.base import Completion, ContextFull, Request, SamplingSettings, StopReason, check_request
+from agents.engine.base import Completion, ContextFull, Request, SamplingSettings, StopReason, check_request, forked
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Script = Callable[[Request, tuple[int, ...]], Sequence[int]]
 """Request and the session's tokens before the request's own, to the tokens that are "sampled"."""
+Entropies = Callable[[Request, Sequence[int]], Sequence[float]]
+"""The same request and those tokens, to the entropy of each."""
 
 
 class FakeEngine:
     """See :class:`agents.engine.base.Engine`. A step finishes the ``batch`` oldest requests (all of them for 0).
 
-    The script's tokens are cut after the first of ``stop_ids`` and at the length limits; ``logp`` and ``entropy`` are
-    written for every token. ``submitted`` and ``loaded`` record what was asked.
+    The script's tokens are cut after the first of ``stop_ids`` and at the length limits; a request that goes on with a
+    turn (``skip``) gets the rest of them. ``logp`` and ``entropy`` are written for every token, unless the latter is a
+    script too. ``submitted`` and ``loaded`` record what was asked.
     """
 
     def __init__(
@@ -35,18 +38,21 @@ class FakeEngine:
         max_length: int = 1 << 20,
         batch: int = 0,
         logp: float = -0.5,
-        entropy: float = 0.5,
+        entropy: float | Entropies = 0.5,
         sampling: SamplingSettings | None = None,
         version: int = 0,
+        vocabulary: int = 1000,
     ) -> None:
         self.script, self.stop_ids = script, frozenset(stop_ids)
         self.slots, self.max_length, self.batch = slots, max_length, batch
         self.logp, self.entropy = logp, entropy
         self.sampling = sampling or SamplingSettings()
-        self.version = version
+        self.version, self.vocabulary = version, vocabulary
         self.submitted: list[Request] = []
         self.loaded: list[tuple[int, Mapping[str, Tensor] | bytes | None]] = []
         self._history: dict[int, tuple[int, ...]] = {}
+        self._turn: dict[int, tuple[tuple[int, ...], tuple[float, ...]]] = {}
+        """Of each session, all tokens of its newest turn and their entropies."""
         self._queue: deque[Request] = deque()
 
     @property
@@ -57,10 +63,9 @@ class FakeEngine:
         known = request.session in self._history
         busy = any(r.session == request.session for r in self._queue)
         check_request(request, known=known, busy=busy, room=len(self._history) < self.slots)
-        source = request.session if request.fork_of is None else request.fork_of
-        history = self._history.get(source, ())
-        if request.fork_of is not None and not history:
-            raise ValueError(f"session {request.fork_of} has completed nothing that could be forked")
+        history = self._history.get(request.session if request.fork_of is None else request.fork_of, ())
+        if request.fork_of is not None:
+            history = forked(request, history)
         total = len(history) + len(request.tokens)
         if total + 1 > self.max_length:
             raise ContextFull(f"session {request.session}: {total} tokens leave no room below {self.max_length}")
@@ -75,7 +80,12 @@ class FakeEngine:
     def _complete(self, request: Request) -> Completion:
         history = self._history[request.session]
         room = self.max_length - len(history) - len(request.tokens)
-        tokens = tuple(self.script(request, history))[: min(request.max_tokens, room)]
+        if not request.skip:
+            said = tuple(self.script(request, history))
+            unsure = self.entropy(request, said) if callable(self.entropy) else (self.entropy,) * len(said)
+            self._turn[request.session] = said, tuple(unsure)
+        said, sure = self._turn[request.session]
+        tokens = said[request.skip :][: min(request.max_tokens, room)]
         stop = StopReason.LENGTH
         for i, token in enumerate(tokens):
             if token in self.stop_ids:
@@ -85,7 +95,7 @@ class FakeEngine:
             raise ValueError(f"session {request.session}: the script gave no token")
         self._history[request.session] = history + request.tokens + tokens
         n = len(tokens)
-        return Completion(request.session, tokens, (self.logp,) * n, (self.entropy,) * n, stop, self.version)
+        return Completion(request.session, tokens, (self.logp,) * n, sure[request.skip :][:n], stop, self.version)
 
     def close_session(self, session: int) -> None:
         del self._history[session]

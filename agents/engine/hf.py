@@ -25,6 +25,7 @@ from agents.engine.base import (
     SamplingSettings,
     StopReason,
     check_request,
+    forked,
 )
 from agents.engine.cache import Plan, Run, SlotCache, group_runs
 from agents.engine.prefixes import Prefixes
@@ -120,11 +121,11 @@ class HFEngine:
         busy = session is not None and session.request is not None
         check_request(request, known=session is not None, busy=busy, room=bool(self._free), vocabulary=self.vocabulary)
         source = session
+        history = session.history if session is not None else ()
         if request.fork_of is not None:
             source = self._sessions.get(request.fork_of)
-            if source is None or not source.history:
-                raise ValueError(f"session {request.fork_of} has completed nothing that could be forked")
-        total = (len(source.history) if source is not None else 0) + len(request.tokens)
+            history = forked(request, source.history if source is not None else ())
+        total = len(history) + len(request.tokens)
         if total + 1 > self.max_length:
             raise ContextFull(f"session {request.session}: {total} tokens leave no room below {self.max_length}")
         if session is None:
@@ -132,8 +133,9 @@ class HFEngine:
             if self._prefixes is not None:
                 self._prefixes.drop(session.row)
             if source is not None:
-                session.history, session.cached = source.history, source.cached
-                self._copy(source.row, session.row, source.cached)
+                # A fork that brings no token of its own reads its last one again, for its logits.
+                session.history, session.cached = history, min(source.cached, len(history), total - 1)
+                self._copy(source.row, session.row, session.cached)
             self._sessions[request.session] = session
             self._owner[session.row] = request.session
         session.request = request
@@ -211,7 +213,7 @@ class HFEngine:
             new.append(fresh)
             at += len(fresh)
             room = self.max_length - len(session.history) - len(request.tokens)
-            self._rows.begin(row, request.seed, min(request.max_tokens, room))
+            self._rows.begin(row, request.seed, min(request.max_tokens, room), request.skip)
         self._waiting.extendleft(reversed(later))
         if self._prefixes is not None:
             self._prefixes.encoded()

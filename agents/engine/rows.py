@@ -25,14 +25,14 @@ class Rows:
         self._out_3RM = np.zeros((3, slots, 64))
         """Token, log-probability, entropy; float64 holds all three exactly."""
 
-    def begin(self, row: int, seed: int, limit: int) -> None:
-        """At most ``limit`` tokens are going to be sampled in ``row``."""
+    def begin(self, row: int, seed: int, limit: int, skip: int = 0) -> None:
+        """At most ``limit`` tokens are going to be sampled in ``row``, ``skip`` were before."""
         width = self._uniform_RM.shape[1]
         if limit > width:
             more = ((0, 0), (0, max(limit, 2 * width) - width))
             self._uniform_RM = np.pad(self._uniform_RM, more)
             self._out_3RM = np.pad(self._out_3RM, ((0, 0), *more))
-        self._uniform_RM[row, :limit] = uniforms(seed, limit)
+        self._uniform_RM[row, :limit] = uniforms(seed, limit, skip)
         self._limit_R[row], self._made_R[row] = limit, 0
 
     def uniform(self, row_N: np.ndarray) -> np.ndarray:

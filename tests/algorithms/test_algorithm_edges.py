@@ -235,11 +235,12 @@ def test_missing_values_and_references_are_named() -> None:
 
 def test_what_the_rollout_is_told() -> None:
     assert SelfAC().sampling == Sampling(group=1) and GRPO(group=4).sampling == Sampling(group=4)
-    fork = ForkPoint(entropy=9.0, first_entropy=0.0, tokens=20, live=1, made=1, left=7, calls=0)
+    fork = ForkPoint(entropy=(9.0,) * 20, first_entropy=(0.0,) * 20, live=1, made=1, left=7, calls=1)
     for name, kind in ALGORITHMS.items():
         assert algorithm_class(name) is kind
-        assert kind().branch(fork, world(0).rng) == 0
-        assert not kind().needs_reference and kind(kl_coef=0.1).needs_reference
+        assert (kind().branch(fork, world(0).rng) > 0) == (kind().sampling.initial is not None)
+        assert not kind().needs_reference
+        assert not hasattr(kind, "kl_coef") or kind(kl_coef=0.1).needs_reference
     assert (SelfAC.critic, GRPO.critic, SelfAC.judged, GRPO.judged) == (True, False, False, False)
 
 

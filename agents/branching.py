@@ -1,0 +1,136 @@
+"""When the episodes of a task fork while they are played, and which of them begin later.
+
+Invariant: what a `TaskPlan` decides depends on its own task only, and on nothing but what it is told: no clock, no
+engine, no environment, no random numbers of its own. It never begins more episodes than its budget, and, when it is
+asked until no episode is left in play, exactly as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+
+class Measure(StrEnum):
+    """Whose tokens tell how unsure an agent is when it has read an observation."""
+
+    NEXT_TURN = "next_turn"
+    """The first tokens of the turn that follows: they are sampled, measured, and stay with it [ARPO, paper]."""
+    CALLING_TURN = "calling_turn"
+    """Those of the turn that asked for the observation [ARPO, the authors' code]."""
+
+
+class TopUp(StrEnum):
+    """How episodes that no fork has made are begun, once none of the task is in play any more."""
+
+    AT_ONCE = "at_once"
+    """All together [paper]."""
+    ONE_BY_ONE = "one_by_one"
+    """The next one when the one before has ended; it may fork meanwhile [code]."""
+
+
+class FirstEntropy(StrEnum):
+    """What the uncertainty of a fork is compared with."""
+
+    PATH = "path"
+    """The first turn of the task, as for all who share it."""
+    OWN = "own"
+    """The first turn that the fork took itself [code]."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What the rollout obeys."""
+
+    group: int = 1
+    """Episodes played per task; they share one tree."""
+    initial: int | None = None
+    """How many of them begin at the root at once; forks and late ones are the rest. None: all, and no forks."""
+    tokens: int = 20
+    """How many of a turn's first tokens are measured: the look-ahead."""
+    measure: Measure = Measure.NEXT_TURN
+    top_up: TopUp = TopUp.AT_ONCE
+    first: FirstEntropy = FirstEntropy.PATH
+
+    def __post_init__(self) -> None:
+        if self.group < 1 or self.tokens < 1:
+            raise ValueError(f"group and tokens must be at least 1, not {self.group} and {self.tokens}")
+        if self.initial is not None and not 1 <= self.initial <= self.group:
+            raise ValueError(f"initial must lie in 1..{self.group}, the episodes of a task, not {self.initial}")
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """Where an episode stands when the rollout asks whether it forks: it has read an observation, and goes on."""
+
+    entropy: tuple[float, ...]
+    """Entropy of each measured token as a share of the largest possible, log V."""
+    first_entropy: tuple[float, ...]
+    """The same for the first turn."""
+    live: int
+    """Episodes of this task that have reached this round's end and go on."""
+    made: int
+    """Episodes of this task begun so far."""
+    left: int
+    """Episodes that the task's budget still allows."""
+    calls: int
+    """Turns taken on this path."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """An episode that goes on, at the end of a round."""
+
+    entropy: tuple[float, ...]
+    first_entropy: tuple[float, ...]
+    calls: int
+    rng: Random
+    """Its own: it derives from the episode's job and turn."""
+
+
+ForkRule = Callable[[ForkPoint, Random], int]
+"""How many forks an episode gets at a point."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How all tasks of a rollout branch. It is pickled: the rule is a function of a module, or a method of settings."""
+
+    sampling: Sampling
+    rule: ForkRule
+
+
+class TaskPlan:
+    """One task's budget of episodes, and who of them forks."""
+
+    def __init__(self, plan: Plan) -> None:
+        if plan.sampling.initial is None:
+            raise ValueError("a plan needs the number of episodes that begin at once: Sampling.initial")
+        self._rule, self._sampling = plan.rule, plan.sampling
+        self.made = plan.sampling.initial
+        """Episodes begun so far; the first ones are there from the start."""
+
+    @property
+    def left(self) -> int:
+        """Episodes that may still begin."""
+        return self._sampling.group - self.made
+
+    def decide(self, live: Sequence[Branch]) -> tuple[list[int], int]:
+        """(forks of each of ``live``, new episodes from the root).
+
+        To be asked whenever every episode of the task that is in play has ended a turn; ``live`` are those that go on,
+        in the order in which they began.
+        """
+        forks = []
+        for branch in live:
+            point = ForkPoint(branch.entropy, branch.first_entropy, len(live), self.made, self.left, branch.calls)
+            wanted = self._rule(point, branch.rng) if self.left else 0
+            forks.append(max(0, min(wanted, self.left)))
+            self.made += forks[-1]
+        fresh = 0
+        if not live:
+            fresh = self.left if self._sampling.top_up == TopUp.AT_ONCE else min(1, self.left)
+            self.made += fresh
+        return forks, fresh
