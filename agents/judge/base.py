@@ -1,0 +1,149 @@
+"""What every judge promises, and its settings.
+
+Invariant: an episode's labels are one per turn, GOOD (True), BAD (False), or None where the judge said nothing that
+could be understood. A judge never guesses: what it cannot tell is None, is counted, and has no part in any statistic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from agents.react import Episode
+
+Labels = tuple[bool | None, ...]
+"""One for each turn of an episode."""
+
+
+class JudgeError(RuntimeError):
+    """The judge cannot be used; one line that says how to mend it and holds no secret."""
+
+
+@dataclass
+class Verdicts:
+    """What a judge said of some episodes."""
+
+    labels: list[Labels]
+    """In the order of the episodes."""
+    stats: dict[str, float] = field(default_factory=dict)
+    """What it took: calls, tokens, retries and the like, for these episodes only."""
+
+
+class Judge(Protocol):
+    """Labels the actions of finished episodes."""
+
+    def check(self) -> None:
+        """Makes sure, cheaply and before anything is sampled, that it can be asked. Raises JudgeError."""
+
+    def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
+        """``scores`` are how the episodes went, a positive one meaning well. Raises JudgeError when it is gone."""
+
+    def close(self) -> None:
+        """Frees what it holds. Safe to call twice."""
+
+
+class JudgeKind(StrEnum):
+    """Who judges: a language model behind an OpenAI-compatible endpoint, the policy that acted, the values of a critic
+    that an earlier run trained, or what the environment itself knows."""
+
+    ENDPOINT = "endpoint"
+    POLICY = "policy"
+    CRITIC = "critic"
+    ORACLE = "oracle"
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """Who calls every action GOOD or BAD. Each setting names the kinds that it acts for."""
+
+    kind: JudgeKind | None = None
+    """Who judges."""
+    model: str = ""
+    """endpoint: name of the model there."""
+    base_url: str = "https://dashscope.aliyuncs.com/compatible-mode/v1"
+    """endpoint: address before /chat/completions. Its key is read from DASHSCOPE_API_KEY or OPENAI_API_KEY."""
+    concurrent: int = 20
+    """endpoint, policy: how many episodes are judged at once."""
+    api_max_retries: int = 200
+    """endpoint: how often a request that failed is made again, each time after a longer wait."""
+    timeout: float = 120.0
+    """endpoint: seconds that one request may take."""
+    patience: float = 900.0
+    """endpoint: seconds after which an episode is given up, with all its retries and waits."""
+    log_dir: Path | None = None
+    """endpoint: folder for every request and its answer (judge.jsonl); by default they are not kept."""
+    price_prompt: float = 0.0
+    """endpoint: what a million tokens of requests costs, in any currency."""
+    price_completion: float = 0.0
+    """endpoint: the same for answers."""
+    max_reply_tokens: int | None = None
+    """endpoint, policy: longest answer; by default 8192 of an endpoint's tokens, 512 of the policy's."""
+    max_prompt_tokens: int = 4096
+    """policy: an episode whose request is longer is not judged."""
+    run: Path | None = None
+    """critic: the run, or one of its checkpoints, whose critic judges; for instance of selfac on the same base."""
+    noise: float = 0.0
+    """oracle: chance that a label is turned round."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("concurrent", 1), ("api_max_retries", 0), ("max_prompt_tokens", 1)):
+            _require(getattr(self, name) >= least, f"judge.{name} must be at least {least}, not {getattr(self, name)}")
+        for name in ("timeout", "patience"):
+            _require(getattr(self, name) > 0, f"judge.{name} must be above 0, not {getattr(self, name)}")
+        for name in ("price_prompt", "price_completion"):
+            _require(getattr(self, name) >= 0, f"judge.{name} must not be negative, but is {getattr(self, name)}")
+        _require(0 <= self.noise <= 1, f"judge.noise must lie in 0..1, not {self.noise}")
+        reply = self.max_reply_tokens
+        _require(reply is None or reply >= 1, f"judge.max_reply_tokens must be at least 1, not {reply}")
+        _require_plain(self.base_url)
+        for f in fields(self):
+            kinds = ACTS.get(f.name)
+            if kinds and self.kind not in kinds and getattr(self, f.name) != f.default:
+                raise ValueError(f"judge.{f.name} acts with judge.kind {' or '.join(kinds)} only")
+        if self.kind == JudgeKind.ENDPOINT:
+            _require(bool(self.model), "judge.kind endpoint needs the name of a model there: judge.model")
+        if self.kind == JudgeKind.CRITIC:
+            _require(self.run is not None, "judge.kind critic needs a run that trained a critic: judge.run")
+
+    @property
+    def reply_tokens(self) -> int:
+        return self.max_reply_tokens or (512 if self.kind == JudgeKind.POLICY else 8192)
+
+
+_ASKED, _HTTP = (JudgeKind.ENDPOINT, JudgeKind.POLICY), (JudgeKind.ENDPOINT,)
+ACTS: dict[str, tuple[JudgeKind, ...]] = {
+    **dict.fromkeys(("concurrent", "max_reply_tokens"), _ASKED),
+    **dict.fromkeys(("model", "base_url", "api_max_retries", "timeout", "patience"), _HTTP),
+    **dict.fromkeys(("log_dir", "price_prompt", "price_completion"), _HTTP),
+    "max_prompt_tokens": (JudgeKind.POLICY,),
+    "run": (JudgeKind.CRITIC,),
+    "noise": (JudgeKind.ORACLE,),
+}
+"""The kinds that each setting acts for; elsewhere it must stay as it is."""
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
+
+
+def _require_plain(url: str) -> None:
+    """Settings are written down: an address must carry no secret, and be one."""
+    try:
+        parts = urlsplit(url)
+        port_is_a_number = parts.port is None or parts.port > 0
+    except ValueError:
+        raise ValueError("judge.base_url is no address") from None
+    _require(
+        port_is_a_number and parts.scheme in ("http", "https") and bool(parts.hostname),
+        "judge.base_url must be an address like https://host/v1",
+    )
+    _require(
+        not (parts.username or parts.password or parts.query or parts.fragment),
+        "judge.base_url must hold no user, password or query, because settings are written down: keys belong into "
+        "DASHSCOPE_API_KEY or OPENAI_API_KEY",
+    )

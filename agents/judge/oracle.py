@@ -1,0 +1,45 @@
+"""The environment's own knowledge as a judge, with as much noise as one asks for.
+
+Invariant: a label depends on the states before and after the action and on (run seed, job, turn), nothing else; a label
+that is wrong at some noise is wrong at every higher one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from agents.judge.base import Labels, Verdicts
+from agents.react import Episode
+
+ROUNDING = 1e-6
+"""A change that is smaller is none."""
+
+
+class OracleJudge:
+    """GOOD: the chance of success that the environment tells rose, or did not change; BAD: it fell; None: not told.
+
+    ``noise`` is the chance of each label to be turned round.
+    """
+
+    def __init__(self, noise: float = 0.0) -> None:
+        self.noise = noise
+
+    def check(self) -> None:
+        """Whether the environment tells anything is known to the run that asks it."""
+
+    def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
+        return Verdicts([self.labels(episode) for episode in episodes])
+
+    def labels(self, episode: Episode) -> Labels:
+        told = [episode.root.oracle, *(state.oracle for _, state in episode.turns)]
+        return tuple(
+            None if before is None or after is None else (after - before > -ROUNDING) != self.wrong(episode, turn)
+            for turn, (before, after) in enumerate(pairwise(told))
+        )
+
+    def wrong(self, episode: Episode, turn: int) -> bool:
+        return episode.job.seed("judge", turn) / 2**63 < self.noise
+
+    def close(self) -> None:
+        pass

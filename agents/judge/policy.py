@@ -1,0 +1,60 @@
+"""The policy itself as a judge: it reads the same question as any other model and answers greedily.
+
+Invariant: it judges with the weights that played; the question goes through `Chat.prompt`, so nothing in it becomes a
+control token. An episode whose question does not fit is not judged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from agents.chat import Chat
+from agents.engine.base import Engine, Request, SamplingSettings
+from agents.judge.base import JudgeSettings, Labels, Verdicts
+from agents.judge.parse import parse_judgments
+from agents.judge.prompt import messages_of
+from agents.react import Episode
+
+
+class PolicyJudge:
+    """See :class:`agents.judge.base.Judge`. ``refresh`` loads the policy that played into ``engine``.
+
+    The engine is the judge's own, with no open session, and sessions long enough for question and answer.
+    """
+
+    def __init__(self, engine: Engine, chat: Chat, settings: JudgeSettings, refresh: Callable[[], None]) -> None:
+        self.engine, self.chat, self.settings, self.refresh = engine, chat, settings, refresh
+        engine.sampling = SamplingSettings(greedy=True)
+
+    def check(self) -> None:
+        """There is nothing to reach."""
+
+    def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
+        self.refresh()
+        labels: list[Labels] = [(None,) * len(episode.turns) for episode in episodes]
+        waiting: deque[Request] = deque()
+        for i, (episode, score) in enumerate(zip(episodes, scores, strict=True)):
+            system, user = (message["content"] for message in messages_of(episode, score))
+            tokens = self.chat.prompt(system, user)
+            if len(tokens) <= self.settings.max_prompt_tokens:
+                waiting.append(Request(i, tokens, self.settings.reply_tokens, seed=0))
+        asked, answered = list(waiting), 0
+        while waiting or self.engine.pending:
+            while waiting and self.engine.pending < self.engine.slots:
+                self.engine.submit(waiting.popleft())
+            for completion in self.engine.step():
+                self.engine.close_session(completion.session)
+                answered += len(completion.tokens)
+                reply = self.chat.action_text(completion.tokens)
+                labels[completion.session] = parse_judgments(reply, len(episodes[completion.session].turns))
+        stats = {
+            "calls": float(len(asked)),
+            "too_long": float(len(episodes) - len(asked)),
+            "prompt_tokens": float(sum(len(request.tokens) for request in asked)),
+            "completion_tokens": float(answered),
+        }
+        return Verdicts(labels, stats)
+
+    def close(self) -> None:
+        pass
