@@ -23,6 +23,7 @@ from agents.tree import Batch, Forward
 from algorithms.attribution import (
     OrmDistribution,
     Scheme,
+    ScoreSource,
     SkipType,
     Steps,
     allocated_rewards,
@@ -95,6 +96,8 @@ class ADCA(Algorithm[StepCredit]):
     """Passes over the training tasks in which the judge is asked; 0 is always."""
     skip_type: SkipType = SkipType.NONE
     """Which episodes the judge is not asked about."""
+    overall_score_source: ScoreSource = ScoreSource.TOKEN_LEVEL_REWARDS
+    """What a judge that reads is told of how an episode went."""
     enable_adca_metric: bool = True
     """Log how labels and outcome compare."""
     aggregation: Aggregation = Aggregation.TOKEN_MEAN
@@ -116,6 +119,7 @@ class ADCA(Algorithm[StepCredit]):
         require_choice(self.prm_scheme, Scheme)
         require_choice(self.orm_distribution, OrmDistribution)
         require_choice(self.skip_type, SkipType)
+        require_choice(self.overall_score_source, ScoreSource)
         require_choice(self.aggregation, Aggregation)
         require_choice(self.kl, KL)
         require(
@@ -143,14 +147,31 @@ class ADCA(Algorithm[StepCredit]):
     def sampling(self) -> Sampling:
         return Sampling(group=self.group)
 
-    @torch.no_grad()
+    @property
+    def needs_judge(self) -> bool:
+        return self.enable
+
+    def asked(self, return_L: Tensor, tree_L: Tensor, visit_L: Tensor) -> Tensor:
+        """asked_L: in the first ``prm_epoch`` passes over the training tasks, and not where it is ``skipped``."""
+        early_L = visit_L < self.prm_epoch if self.prm_epoch else torch.ones_like(visit_L, dtype=torch.bool)
+        return early_L & ~self._skips(return_L, torch.ones_like(tree_L), tree_L)
+
+    def score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
+        if self.overall_score_source == ScoreSource.ADVANTAGES:
+            return group_advantage(return_L, torch.ones_like(tree_L), tree_L)
+        return (return_L - 0.5) * 2
+
     def skipped(self, batch: Batch) -> Tensor:
         """skip_L: the episodes that the judge need not be asked about; labels are not looked at."""
+        return self._skips(batch.return_L, _played(batch), batch.tree_L)
+
+    @torch.no_grad()
+    def _skips(self, return_L: Tensor, count_L: Tensor, tree_L: Tensor) -> Tensor:
         if self.skip_type == SkipType.SKIP_ALL_NEG:
-            return batch.return_L <= 0
+            return return_L <= 0
         if self.skip_type == SkipType.SKIP_SMALL_ADV:
-            return group_advantage(batch.return_L, _played(batch), batch.tree_L).abs() < SAME
-        return torch.zeros_like(batch.fault_L)
+            return group_advantage(return_L, count_L, tree_L).abs() < SAME
+        return torch.zeros_like(tree_L, dtype=torch.bool)
 
     @torch.no_grad()
     def credit(self, batch: Batch, old: Forward) -> StepCredit:

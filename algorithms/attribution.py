@@ -53,6 +53,13 @@ class OrmDistribution(StrEnum):
     ONLY_PRM = "only_prm"
 
 
+class ScoreSource(StrEnum):
+    """What a judge is told of how an episode went: its return, 0..1 as -1..1, or its advantage in its group."""
+
+    TOKEN_LEVEL_REWARDS = "token_level_rewards"
+    ADVANTAGES = "advantages"
+
+
 @dataclass(frozen=True)
 class Steps:
     """Labelled episodes as rows."""

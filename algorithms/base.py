@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from agents.branching import ForkPoint as ForkPoint
@@ -47,6 +48,11 @@ class Algorithm(ABC, Generic[Credit]):
         return False
 
     @property
+    def needs_judge(self) -> bool:
+        """True: a judge must label actions (`Batch.label_A`)."""
+        return self.judged
+
+    @property
     def needs_oracle(self) -> bool:
         """True: the environment must tell what it knows of every state (`Batch.oracle_S`)."""
         return False
@@ -58,6 +64,17 @@ class Algorithm(ABC, Generic[Credit]):
     def branch(self, fork: ForkPoint, rng: random.Random) -> int:
         """How many extra actions to sample at this state while rolling out."""
         return 0
+
+    def asked(self, return_L: Tensor, tree_L: Tensor, visit_L: Tensor) -> Tensor:
+        """asked_L: the finished episodes that the judge is asked about, of all that an update played.
+
+        ``tree_L`` numbers their tasks; ``visit_L`` says how often each task came before.
+        """
+        return torch.ones_like(tree_L, dtype=torch.bool)
+
+    def score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
+        """score_L: what the judge is told of how each episode went; a positive one means well."""
+        return (return_L - 0.5) * 2
 
     @abstractmethod
     def credit(self, batch: Batch, old: Forward) -> Credit:
