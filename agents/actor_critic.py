@@ -20,13 +20,14 @@ from transformers import PreTrainedModel
 
 from agents import adapter, guards
 from agents.attention import NAME, marker_mask
-from agents.chat import CRITIC_TEXT
 from agents.errors import ModelError
 from agents.plan import TreePlan
 from agents.tree import Batch, Forward
+from agents.value_head import CriticSettings, Start, calibrate, value_head
 
 __all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelError"]
 
+SMALL_HEAD = CriticSettings()
 ENTROPY_ROWS = 64  # at a time: what is thrown away again should fit a cache
 
 
@@ -42,18 +43,6 @@ class LoraSettings:
     """Must be 0: with dropout no probability ratio is exact."""
     targets: str | tuple[str, ...] = "all-linear"
     """Names of the modules to adapt; "all-linear" is every linear layer but the output layer."""
-
-
-@dataclass(frozen=True)
-class CriticSettings:
-    """The value head: a small MLP on the hidden state of the last token of a critic prompt."""
-
-    prompt: str = CRITIC_TEXT
-    """System message of the shadow prompt that is hung under every state."""
-    hidden: int = 128
-    """Width of its hidden layer."""
-    detach_body: bool = False
-    """Ablation: the critic's gradient stops at the value head and does not reach LoRA."""
 
 
 @dataclass
@@ -77,7 +66,7 @@ class ActorCritic(nn.Module):
         self,
         model: PreTrainedModel,
         lora: LoraSettings | None = LoraSettings(),
-        critic: CriticSettings | None = CriticSettings(),
+        critic: CriticSettings | None = SMALL_HEAD,
         *,
         temperature: float = 1.0,
         chunk: int = 4096,
@@ -96,7 +85,7 @@ class ActorCritic(nn.Module):
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self.model: PreTrainedModel | PeftModel = model if lora is None else _with_lora(model, lora)
-            self.value_head = None if critic is None else _value_head(model, critic)
+            self.value_head = None if critic is None else value_head(model, critic)
         if lora is None:
             self.model.requires_grad_(True)
         self.train()
@@ -121,6 +110,11 @@ class ActorCritic(nn.Module):
     def value_parameters(self) -> list[nn.Parameter]:
         """The parameters of the value head."""
         return [] if self.value_head is None else list(self.value_head.parameters())
+
+    def calibrate(self, mean_return: float) -> None:
+        """Before the first update: every value becomes ``mean_return``, where the critic's settings want that."""
+        if self.critic is not None and self.value_head is not None and self.critic.start == Start.CALIBRATED:
+            calibrate(self.value_head, mean_return)
 
     def remove_value_head(self) -> None:
         """Leaves a plain policy behind: log-probabilities and greedy output are the same bits as before."""
@@ -164,7 +158,7 @@ class ActorCritic(nn.Module):
         if not isinstance(self.model, PeftModel):
             raise ModelError("without LoRA there is no reference policy to switch back to: train with LoRA, or KL 0")
         with self.model.disable_adapter():
-            return self(batch).logp_T
+            return ActorCritic.forward(self, batch).logp_T
 
     def hidden(self, batch: Batch, plan: TreePlan | None = None) -> Tensor:
         """Last hidden state [T, D] of every token of the row."""
@@ -283,18 +277,6 @@ def _with_lora(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
         r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
     )
     return get_peft_model(model, config)
-
-
-def _value_head(model: PreTrainedModel, critic: CriticSettings) -> nn.Sequential:
-    """A linear output whose last layer starts at zero, so that every value starts at exactly 0."""
-    if critic.hidden < 1:
-        raise ModelError(f"the value head's hidden width is {critic.hidden}: it must be at least 1")
-    width = model.config.get_text_config(decoder=True).hidden_size
-    last = nn.Linear(critic.hidden, 1)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    head = nn.Sequential(nn.Linear(width, critic.hidden), nn.SiLU(), last)
-    return head.to(device=model.device, dtype=_wide(model.dtype))
 
 
 def _entropy(logp_NV: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ def load_state(model: ActorCritic, new: Mapping[str, Tensor]) -> None:
     if model.value_head is None:
         new = {k: v for k, v in new.items() if not k.startswith(HEAD)}
     old = state(model)
-    _compare(old, new)
+    compare(old, new)
     policy = {k: v for k, v in new.items() if not k.startswith(HEAD)}
     if isinstance(model.model, PeftModel):
         set_peft_model_state_dict(model.model, policy)
@@ -60,7 +60,8 @@ def load_state(model: ActorCritic, new: Mapping[str, Tensor]) -> None:
         model.value_head.load_state_dict({k.removeprefix(HEAD): v for k, v in new.items() if k.startswith(HEAD)})
 
 
-def _compare(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
+def compare(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
+    """Raises ModelError, naming the first tensor that is missing, unknown or of another shape."""
     odd = sorted(old.keys() ^ new.keys())
     if odd:
         whose = "is missing in the file" if odd[0] in old else "is not part of this model"
@@ -97,21 +98,25 @@ def save(model: ActorCritic, folder: Path) -> None:
     else:
         model.model.save_pretrained(folder)
     if model.value_head is not None:
-        save_file(
-            {k: v.detach().cpu().contiguous() for k, v in _head(model).items()}, folder / "value_head.safetensors"
-        )
+        write(_head(model), folder / "value_head.safetensors")
 
 
 def load(model: ActorCritic, folder: Path) -> None:
     """Reads what ``save`` wrote."""
     name = "adapter_model.safetensors" if isinstance(model.model, PeftModel) else "model.safetensors"
-    new = _read(folder / name)
+    new = read(folder / name)
     if model.value_head is not None:
-        new |= {HEAD + k: v for k, v in _read(folder / "value_head.safetensors").items()}
+        new |= {HEAD + k: v for k, v in read(folder / "value_head.safetensors").items()}
     load_state(model, new)
 
 
-def _read(path: Path) -> dict[str, Tensor]:
+def write(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Tensors by name as safetensors."""
+    save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, path)
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """The other direction. Raises ModelError when the file is missing or cut short."""
     try:
         return load_file(path)
     except FileNotFoundError as error:

@@ -109,13 +109,16 @@ def forward_parts(model: Callable[[Batch], Forward], batch: Batch, max_tokens: i
 def _assemble(batch: Batch, parts: list[Part], outs: list[Forward]) -> Forward:
     logp_T = outs[0].logp_T.new_zeros(len(batch))
     entropy_T, value_S = torch.zeros_like(logp_T), None
+    value_T = None if outs[0].value_T is None else outs[0].value_T.new_zeros(len(batch))
     for part, out in zip(parts, outs, strict=True):
         mine_P = part.row_P[part.own_P]
         logp_T[mine_P] = out.logp_T[part.own_P]
         entropy_T[mine_P] = out.entropy_T[part.own_P]
         if out.value_S is not None:  # 0 for the states that another part owns
             value_S = out.value_S if value_S is None else value_S + out.value_S
-    return Forward(logp_T, entropy_T, value_S)
+        if value_T is not None and out.value_T is not None:
+            value_T[mine_P] = out.value_T[part.own_P]
+    return Forward(logp_T, entropy_T, value_S, value_T)
 
 
 def backward(
@@ -138,20 +141,25 @@ def backward(
     if old is None:
         with torch.no_grad():
             old = _assemble(batch, parts, [model(part.batch) for part in parts])
-    leaf = Forward(
-        old.logp_T.detach().requires_grad_(),
-        old.entropy_T.detach(),
-        None if old.value_S is None else old.value_S.detach().requires_grad_(),
-    )
+    leaf = old.detach()
+    for asked in (leaf.logp_T, leaf.value_S, leaf.value_T):
+        if asked is not None:
+            asked.requires_grad_()
     loss = loss_fn(leaf)
     loss.total.backward()
     for part in parts:
-        new = model(part.batch)
-        surrogate = new.logp_T.new_zeros(())
-        if leaf.logp_T.grad is not None:
-            surrogate = surrogate + (new.logp_T * leaf.logp_T.grad[part.row_P])[part.own_P].sum()
-        if leaf.value_S is not None and leaf.value_S.grad is not None and new.value_S is not None:
-            surrogate = surrogate + (new.value_S * leaf.value_S.grad).sum()
+        surrogate = _surrogate(part, model(part.batch), leaf)
         if surrogate.requires_grad:
             surrogate.backward()
     return loss
+
+
+def _surrogate(part: Part, new: Forward, leaf: Forward) -> Tensor:
+    """What has, in the parameters, the gradient that the numbers owned by ``part`` contribute to the whole loss."""
+    total = new.logp_T.new_zeros(())
+    for mine, whole in ((new.logp_T, leaf.logp_T), (new.value_T, leaf.value_T)):
+        if mine is not None and whole is not None and whole.grad is not None:
+            total = total + (mine * whole.grad[part.row_P])[part.own_P].sum()
+    if leaf.value_S is not None and leaf.value_S.grad is not None and new.value_S is not None:
+        total = total + (new.value_S * leaf.value_S.grad).sum()
+    return total

@@ -258,3 +258,14 @@ class Forward:
     logp_T: Tensor
     entropy_T: Tensor
     value_S: Tensor | None = None
+    value_T: Tensor | None = None
+    """Of a critic that values tokens: what a path is worth once it was read up to this token."""
+
+    def detach(self) -> Forward:
+        """The same numbers without their graph."""
+        value_S, value_T = (None if x is None else x.detach() for x in (self.value_S, self.value_T))
+        return Forward(self.logp_T.detach(), self.entropy_T.detach(), value_S, value_T)
+
+    def state_values(self, batch: Batch) -> Tensor | None:
+        """value_S, of whichever critic there is; None without any."""
+        return self.value_T[batch.last_S] if self.value_S is None and self.value_T is not None else self.value_S

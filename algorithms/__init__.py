@@ -4,12 +4,15 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import Any
 
+from algorithms import plugins
 from algorithms.adca import ADCA
 from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
 from algorithms.exact_critic import ExactCritic
 from algorithms.gigpo import GiGPO
 from algorithms.grpo import GRPO
+from algorithms.naive_ac import NaiveAC
 from algorithms.pacs import PACS
+from algorithms.ppo import PPO
 from algorithms.selfac import SelfAC
 from algorithms.turn_gae import TurnPPO
 
@@ -18,7 +21,9 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "exact_critic": ExactCritic,
     "gigpo": GiGPO,
     "grpo": GRPO,
+    "naive_ac": NaiveAC,
     "pacs": PACS,
+    "ppo": PPO,
     "selfac": SelfAC,
     "turn_ppo": TurnPPO,
 }
@@ -27,13 +32,12 @@ ENTRY_POINTS = "turnwise.algorithms"
 
 
 def algorithm_class(name: str) -> type[Algorithm[Any]]:
-    """The algorithm called ``name``, ours or another package's. Raises ValueError when there is none."""
+    """The algorithm called ``name``, ours or another package's. Raises ValueError when it is unknown or broken."""
     if name in ALGORITHMS:
         return ALGORITHMS[name]
     others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name in others:
-        found: type[Algorithm[Any]] = others[name].load()
-        return found
+        return plugins.load(others[name])
     names = sorted({*ALGORITHMS, *others})
     close = get_close_matches(name, names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""

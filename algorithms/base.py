@@ -39,6 +39,10 @@ class Algorithm(ABC, Generic[Credit]):
 
     critic: ClassVar[bool] = False
     """True: the critic prompt is packed under every state and `Forward.value_S` is there."""
+    token_critic: ClassVar[bool] = False
+    """True: a critic that shares no trained parameter with the policy values every token, `Forward.value_T`."""
+    per_turn: ClassVar[bool] = False
+    """True: every turn and every value is encoded on its own with its whole prefix; the same numbers, only slower."""
     judged: ClassVar[bool] = False
     """True: every action gets a judge's label before the update."""
 
@@ -86,6 +90,10 @@ class Algorithm(ABC, Generic[Credit]):
     @abstractmethod
     def loss(self, batch: Batch, new: Forward, credit: Credit, /) -> Loss:
         """The loss over the whole ``batch`` under the current parameters: once per epoch, with gradient."""
+
+    def critic_only(self, batch: Batch, new: Forward) -> Tensor | None:
+        """The critic's part of the loss, its targets from ``new``: what replayed episodes teach; None: nothing."""
+        return None
 
     def action_advantage(self, batch: Batch, credit: Credit) -> Tensor | None:
         """adv_A: what each action is credited with before the first update, for the record; None: no such number."""

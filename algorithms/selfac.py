@@ -63,6 +63,8 @@ class TurnCredit:
     """Values then; ``value_clip`` is measured from them."""
     adv_A: Tensor | None
     """Advantages then, if they are frozen."""
+    gae_lambda: float | None = None
+    """What this batch's advantages are computed with, where the algorithm's own is not."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,9 @@ class SelfAC(Algorithm[TurnCredit]):
     """Worth of a reward one turn later (lambda on the slides)."""
     gae_lambda: float = 1.0
     """1 compares whole returns with the value, as on the slides; below 0.8 it fails while the critic is poor."""
+    adaptive_lambda: bool = False
+    """Choose each batch's lambda by how much of its returns the critic foresaw: 1 where it foresaw nothing, falling
+    linearly with the explained variance to gae_lambda where it foresaw all."""
     td_max: int = 5
     """The critic learns the mean of the TD(1) to TD(td_max) losses."""
     terminal_target: TerminalTarget = TerminalTarget.OUTCOME
@@ -124,6 +129,10 @@ class SelfAC(Algorithm[TurnCredit]):
         require(0 <= self.alpha <= 1, f"alpha must lie in 0..1, not {self.alpha}")
         require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
         require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
+        require(
+            not self.adaptive_lambda or self.gae_lambda < 1,
+            "adaptive_lambda falls from 1 to gae_lambda: set gae_lambda below 1",
+        )
         require(self.std_floor >= 0, f"std_floor must not be negative, but is {self.std_floor}")
         require(
             self.std_floor == 0 or self.normalize != AdvantageScale.NONE,
@@ -145,13 +154,14 @@ class SelfAC(Algorithm[TurnCredit]):
 
     @torch.no_grad()
     def credit(self, batch: Batch, old: Forward) -> TurnCredit:
-        value_S = _values(old).detach()
-        return TurnCredit(value_S, self.advantage(scored(batch), value_S) if self.freeze_adv else None)
+        value_S, batch = _values(old).detach(), scored(batch)
+        chosen = self.chosen_lambda(batch, value_S) if self.adaptive_lambda else None
+        return TurnCredit(value_S, self.advantage(batch, value_S, chosen) if self.freeze_adv else None, chosen)
 
     def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:
         batch = scored(batch)
         value_S = _values(new)
-        current_A = self.advantage(batch, value_S.detach())
+        current_A = self.advantage(batch, value_S.detach(), credit.gae_lambda)
         adv_A = current_A if credit.adv_A is None else credit.adv_A
         critic = self.critic_loss(batch, value_S, credit.value_S)
         scaled_A = scale_advantage(adv_A, batch.count_A, self.normalize, self.std_floor)
@@ -167,6 +177,8 @@ class SelfAC(Algorithm[TurnCredit]):
             advantage_std=mean_and_variance(adv_A, batch.count_A)[1].sqrt(),
             explained_variance=explained_variance(before_A, before_A + current_A, batch.count_A),
         )
+        if credit.gae_lambda is not None:
+            stats["gae_lambda"] = credit.gae_lambda
         if self.needs_reference or batch.ref_logp_T is not None:
             kl = weighted_mean(kl_divergence(new.logp_T, reference_logp(batch), self.kl), weight_T)
             total = total + self.kl_coef * kl
@@ -175,12 +187,33 @@ class SelfAC(Algorithm[TurnCredit]):
 
     @torch.no_grad()
     def action_advantage(self, batch: Batch, credit: TurnCredit) -> Tensor:
-        return self.advantage(scored(batch), credit.value_S) if credit.adv_A is None else credit.adv_A
+        if credit.adv_A is not None:
+            return credit.adv_A
+        return self.advantage(scored(batch), credit.value_S, credit.gae_lambda)
 
-    def advantage(self, batch: Batch, value_S: Tensor) -> Tensor:
-        """A_A = Q - V with lambda-returns Q; minus the mean A of the siblings for ``sibling_mean``. No gradient."""
+    def critic_only(self, batch: Batch, new: Forward) -> Tensor:
+        value_S = _values(new)
+        return self.alpha * self.critic_loss(scored(batch), value_S, value_S.detach())
+
+    def chosen_lambda(self, batch: Batch, value_S: Tensor) -> float:
+        """1 - (1 - gae_lambda) EV, with EV in 0..1 that of the values before the update and the realised returns.
+
+        The critic has not learned from these episodes yet, so they need no other half to be judged by. That the batch's
+        own returns choose one number for all of it biases the advantages as dividing them by their deviation does.
+        """
+        before_A, end_S = value_S[batch.state_A], self.end_value(batch, value_S)
+        realised_A = before_A + turn_advantage(batch, value_S, end_S, self.discount, 1.0, self.backup)
+        foreseen = explained_variance(before_A, realised_A, batch.count_A)
+        return 1 - (1 - self.gae_lambda) * float(foreseen.clamp(0, 1))
+
+    def advantage(self, batch: Batch, value_S: Tensor, gae_lambda: float | None = None) -> Tensor:
+        """A_A = Q - V with lambda-returns Q; minus the mean A of the siblings for ``sibling_mean``. No gradient.
+
+        ``gae_lambda`` takes the place of the algorithm's own.
+        """
         end_S = self.end_value(batch, value_S)
-        adv_A = turn_advantage(batch, value_S, end_S, self.discount, self.gae_lambda, self.backup)
+        trace = self.gae_lambda if gae_lambda is None else gae_lambda
+        adv_A = turn_advantage(batch, value_S, end_S, self.discount, trace, self.backup)
         if self.baseline == TurnBaseline.SIBLING_MEAN:
             adv_A = adv_A - batch.expect(adv_A, torch.zeros_like(value_S))[batch.state_A]
         return adv_A

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -18,12 +19,14 @@ from agents.actor_critic import ActorCritic
 from agents.backward import backward, forward_parts
 from agents.forest import Tree
 from agents.packing import pack
+from agents.per_turn import PerTurn
 from agents.react import EpisodeId
 from agents.tree import Batch, Forward, Kind
 from algorithms.base import Algorithm, Loss
 from algorithms.mismatch import Correction, corrected, correction_weight, mismatch_stats
 from runners.config import UserError
 from runners.intervals import mean
+from runners.replay import KEY, Replay
 from runners.settings import Train
 
 KL_EVERY = 5
@@ -80,6 +83,16 @@ class Learner:
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]], betas=(0.9, 0.95), weight_decay=0.0
         )
+        parameters = [group["params"] for group in self.optimizer.param_groups]
+        # A critic that shares nothing with the policy must not decide how long the policy's step is either.
+        self.clipped = parameters if algorithm.token_critic else [[p for group in parameters for p in group]]
+        self.replay = Replay(train.replay_updates, train.replay_steps, train.seed) if train.replay_steps else None
+        if self.replay and type(algorithm).critic_only is Algorithm.critic_only:
+            raise UserError(
+                f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none"
+            )
+        if train.replay_body and algorithm.token_critic:
+            raise UserError(f"--replay-body needs a critic that shares its body with the policy; {train.algo} has none")
         self.skipped, self.skipped_in_a_row = 0, 0
 
     def learn(self, update: int, trees: Sequence[Tree], used: float = 0.0) -> Learned:
@@ -90,12 +103,14 @@ class Learner:
         train, started, learned = self.train, monotonic(), Learned()
         size = max(1, -(-len(trees) // train.minibatches))
         pieces = [self.packed(trees[i : i + size]) for i in range(0, len(trees), size)]
+        if update == 1:
+            self.calibrate([piece.batch for piece in pieces])
         for i, piece in enumerate(pieces):
             # The divergence from the start is shown in any case; now and then, on one minibatch, is enough for that.
             if self.algorithm.needs_reference or (i == 0 and update % KL_EVERY == 1):
                 piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
             if i > 0:  # for the first one, the forward of its own step comes before any change
-                self.prepare(piece, forward_parts(self.model, piece.batch, train.token_budget))
+                self.prepare(piece, self.forward(piece.batch))
         forwarded = monotonic()
         share = max(0.1, 1 - used)
         for group in self.optimizer.param_groups:
@@ -104,17 +119,20 @@ class Learner:
         taken: set[EpisodeId] = set()
         for _ in range(train.epochs):
             for piece in pieces:
-                loss = backward(self.model, piece.batch, self.loss_of(piece), train.token_budget)
+                loss = self.backward(piece.batch, self.loss_of(piece))
                 norm, stepped = self.step(loss.total)
                 stats.append(loss.stats | {"grad_norm": norm})
                 if stepped:
                     taken |= piece.episode_ids()
         for piece in pieces:
             learned.credited |= self.credited(piece)
+        replayed = self.learn_again(update, [piece.batch for piece in pieces])
         learned.untrained = {name for piece in pieces for name in piece.episode_ids()} - taken
         learned.row = {
             key: mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
         }
+        if replayed:
+            learned.row["critic_replayed"] = mean(replayed)
         raw = sum(piece.batch.raw_tokens for piece in pieces)
         for key in pieces[0].mismatch if pieces else ():
             found = [piece.mismatch[key] for piece in pieces]
@@ -129,6 +147,51 @@ class Learner:
 
     def packed(self, trees: Sequence[Tree]) -> _Piece:
         return _Piece(trees, pack([tree.root for tree in trees], self.critic_prompt, self.model.device))
+
+    def calibrate(self, batches: Sequence[Batch]) -> None:
+        """Tells the critic the mean return of the first episodes, where it wants to start there."""
+        columns = [(b.return_L, b.count_L * (b.return_L.isfinite() & ~b.fault_L)) for b in batches]
+        returns = [r for return_L, count_L in columns for r in return_L.repeat_interleave(count_L).tolist()]
+        if returns:
+            self.model.calibrate(mean(returns))
+
+    def forward(self, batch: Batch) -> Forward:
+        """What the model says of a batch, without gradient."""
+        if not self.algorithm.per_turn:
+            return forward_parts(self.model, batch, self.train.token_budget)
+        apart = PerTurn.of(batch)
+        return apart.gather(forward_parts(self.model, apart.rows, self.train.token_budget))
+
+    def backward(self, batch: Batch, loss: Callable[[Forward], Loss]) -> Loss:
+        """Adds the gradient of a loss of what the model says."""
+        if not self.algorithm.per_turn:
+            return backward(self.model, batch, loss, self.train.token_budget)
+        apart = PerTurn.of(batch)
+        return backward(self.model, apart.rows, lambda new: loss(apart.gather(new)), self.train.token_budget)
+
+    def learn_again(self, update: int, batches: Sequence[Batch]) -> list[float]:
+        """Steps of the critic alone on episodes of the last updates, these included; its losses before each."""
+        if self.replay is None:
+            return []
+        self.replay.keep(update, batches)
+        policy = [] if self.train.replay_body else self.model.policy_parameters()
+        losses = []
+        try:
+            for parameter in policy:
+                parameter.requires_grad_(False)
+            for batch in self.replay.drawn(update, self.model.device):
+                loss = self.backward(batch, partial(self.replayed_loss, batch))
+                losses.append(float(loss.total.detach()))
+                self.step(loss.total)
+        finally:
+            for parameter in policy:
+                parameter.requires_grad_(True)
+        return losses
+
+    def replayed_loss(self, batch: Batch, new: Forward) -> Loss:
+        critic = self.algorithm.critic_only(batch, new)
+        assert critic is not None
+        return Loss(critic, {})
 
     def prepare(self, piece: _Piece, old: Forward) -> None:
         """Notes the trainer's own log-probabilities, how far the engine's were off, and the credit."""
@@ -150,8 +213,7 @@ class Learner:
     def loss_of(self, piece: _Piece) -> Callable[[Forward], Loss]:
         def loss(new: Forward) -> Loss:
             if piece.old is None:
-                value_S = None if new.value_S is None else new.value_S.detach()
-                self.prepare(piece, Forward(new.logp_T.detach(), new.entropy_T.detach(), value_S))
+                self.prepare(piece, new.detach())
             if piece.weight_T is not None:
                 new = corrected(new, piece.weight_T)
             return self.algorithm.loss(piece.batch, new, piece.credit)
@@ -160,9 +222,8 @@ class Learner:
 
     def step(self, loss: Tensor) -> tuple[float, bool]:
         """One optimiser step: (norm of the gradient, whether it was taken). Raises UserError after several in vain."""
-        norm = nn.utils.clip_grad_norm_(
-            [p for g in self.optimizer.param_groups for p in g["params"]], self.train.max_grad_norm
-        )
+        norms = [nn.utils.clip_grad_norm_(group, self.train.max_grad_norm) for group in self.clipped]
+        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
         finite = bool(torch.isfinite(norm) and torch.isfinite(loss.detach()))
         if finite:
             self.optimizer.step()
@@ -185,7 +246,8 @@ class Learner:
         assert piece.old is not None
         adv_A = self.algorithm.action_advantage(piece.batch, piece.credit)
         adv = None if adv_A is None else adv_A.tolist()
-        value = None if piece.old.value_S is None else piece.old.value_S.tolist()
+        value_S = piece.old.state_values(piece.batch)
+        value = None if value_S is None else value_S.tolist()
         return {
             episode.job.id: Credited(
                 None if value is None else tuple(value[place[id(s)]] for s in (tree.root, *(s for _, s in path))),
@@ -198,14 +260,19 @@ class Learner:
     # -- what a checkpoint keeps ---------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """The optimiser's state: ``NUMBER.NAME`` for each parameter, in the order of the groups."""
+        """The optimiser's state, ``NUMBER.NAME`` for each parameter in the order of the groups, and replays."""
         state = self.optimizer.state_dict()["state"]
-        return {f"{i}.{name}": x.detach().cpu().clone() for i, one in state.items() for name, x in one.items()}
+        found = {f"{i}.{name}": x.detach().cpu().clone() for i, one in state.items() for name, x in one.items()}
+        return found | (self.replay.tensors() if self.replay else {})
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         state: dict[int, dict[str, Tensor]] = {}
+        if self.replay is not None:
+            self.replay.load({key: x for key, x in tensors.items() if key.startswith(KEY)})
         for key, tensor in tensors.items():
             i, _, name = key.partition(".")
+            if i == KEY:
+                continue
             state.setdefault(int(i), {})[name] = tensor
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from agent_envs import registry
 from agent_envs.hosts import HostSettings
-from agents.actor_critic import CriticSettings, LoraSettings
+from agents.actor_critic import LoraSettings
 from agents.chat import ChatSettings
 from agents.react import ReActSettings
 from agents.rollout import FaultSettings
+from agents.value_head import CriticSettings, SeparateCriticSettings
 from algorithms import algorithm_class
 from algorithms.mismatch import Correction
 from runners.models import TINY
@@ -46,9 +47,15 @@ class Train:
     lr: float = 3e-3
     """Peak learning rate of the policy; it falls to a tenth, linearly in updates or, where set, in env_steps."""
     value_lr: float = 1e-3
-    """The same of the value head."""
+    """The same of the value head, or of a critic of its own."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
+    replay_steps: int = 0
+    """Further steps of the critic alone after each update, on minibatches of the last replay_updates updates."""
+    replay_updates: int = 4
+    """How far back they go, the present update included; a checkpoint keeps these episodes."""
+    replay_body: bool = False
+    """Let those steps also move what the critic shares with the policy; otherwise only the value head learns again."""
     correction: Correction = Correction.NONE
     """What is done where the engine's probabilities differ from the trainer's: weigh each token by their ratio, or that
     of its episode, truncated at correction_high or masked outside correction_low … correction_high."""
@@ -86,15 +93,17 @@ class Train:
     """Threads of torch in this process; small models are fastest with one."""
 
     def __post_init__(self) -> None:
-        for name in ("updates", "env_steps", "eval_every", "test_tasks", "seed", "workers"):
+        for name in ("updates", "env_steps", "replay_steps", "eval_every", "test_tasks", "seed", "workers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
         for name in (
             *("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks", "threads"),
-            *("save_every", "keep_last", "max_skipped"),
+            *("replay_updates", "save_every", "keep_last", "max_skipped"),
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if not self.replay_steps and (self.replay_body or self.replay_updates != 4):
+            raise ValueError("replay_updates and replay_body act with replay_steps only")
         if not 0 <= self.correction_low < 1 < self.correction_high:
             raise ValueError("correction_low must lie in 0..1 and correction_high above 1")
         masks = self.correction in (Correction.TOKEN_MASK, Correction.SEQUENCE_MASK)
@@ -113,6 +122,8 @@ def parts_of(train: Train) -> dict[str, type]:
     parts |= {"lora": LoraSettings, "react": ReActSettings, "envs": HostSettings, "faults": FaultSettings}
     if algorithm.critic:
         parts["critic"] = CriticSettings
+    if algorithm.token_critic:
+        parts["critic"] = SeparateCriticSettings
     if train.init_from is None:
         parts["chat"] = ChatSettings
     if train.model == TINY and train.init_from is None:

@@ -1,0 +1,47 @@
+"""The naive actor-critic: Self-AC's formula, every turn and every value encoded on its own with its whole prefix.
+
+A control of cost, not a method: loss and gradient are those of Self-AC, from 2 n + 1 rows of tokens for n turns where
+Self-AC needs one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from agents.tree import Batch, Forward
+from algorithms.base import Algorithm, Loss, Sampling
+from algorithms.selfac import SelfAC, TurnCredit
+
+
+@dataclass(frozen=True)
+class NaiveAC(Algorithm[TurnCredit]):
+    """Self-AC without the shared pass."""
+
+    critic: ClassVar[bool] = True
+    per_turn: ClassVar[bool] = True
+
+    formula: SelfAC = SelfAC()  # noqa: RUF009 (it is frozen)
+    """The loss."""
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.formula.needs_reference
+
+    @property
+    def sampling(self) -> Sampling:
+        return self.formula.sampling
+
+    def credit(self, batch: Batch, old: Forward) -> TurnCredit:
+        return self.formula.credit(batch, old)
+
+    def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:
+        return self.formula.loss(batch, new, credit)
+
+    def critic_only(self, batch: Batch, new: Forward) -> Tensor:
+        return self.formula.critic_only(batch, new)
+
+    def action_advantage(self, batch: Batch, credit: TurnCredit) -> Tensor:
+        return self.formula.action_advantage(batch, credit)

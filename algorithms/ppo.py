@@ -1,0 +1,187 @@
+"""PPO whose step is a token, with a critic of its own: the baseline that has no shadow prompts.
+
+    delta_t = r_t + gamma V_{t+1} - V_t     A_t = delta_t + gamma lambda A_{t+1}     target of V_t: A_t + V_t
+
+t counts sampled tokens; what the environment wrote between two turns is skipped. The value after the last token is 0
+where the environment ended the episode, and that of the last state where a limit did. Advantages and targets stay what
+they were before the update. A token of several episodes has an advantage and a target in each of them; they enter the
+policy's loss as two sums, and the critic's as they are: sharing the tree changes nothing.
+
+Source: PPO (arXiv 1707.06347), generalised advantage estimation (arXiv 1506.02438), dual clip (arXiv 1912.09729).
+
+Legend of the shape suffixes: T tokens, A actions, S states, L leaves = episodes, P rows = sampled tokens of single
+episodes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from agents.tree import Batch, Forward
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.groups import Aggregation, token_weight
+from algorithms.maths import (
+    KL,
+    AdvantageScale,
+    bounded,
+    clipped,
+    explained_variance,
+    kl_divergence,
+    mean_and_variance,
+    scale_advantage,
+    squared_error,
+    surrogate,
+    weighted_mean,
+)
+from algorithms.token_gae import TokenRows
+
+
+@dataclass(frozen=True)
+class TokenCredit:
+    """What every row had before the update."""
+
+    rows: TokenRows
+    count_P: Tensor
+    """How many episodes a row stands for; 0 for those that broke or were not scored."""
+    adv_P: Tensor
+    """Advantages, not scaled."""
+    value_P: Tensor
+    """Values before the tokens."""
+    weight_P: Tensor
+    """What the rows weigh in the loss."""
+    plus_T: Tensor
+    """Sum of weight times scaled advantage over the episodes that share a token, where the advantage is positive."""
+    minus_T: Tensor
+    """The same where it is negative."""
+    weight_T: Tensor
+    """Sum of their weights."""
+
+
+@dataclass(frozen=True)
+class PPO(Algorithm[TokenCredit]):
+    """loss = policy + value_coef critic + kl_coef KL. The critic shares no trained parameter with the policy."""
+
+    token_critic: ClassVar[bool] = True
+
+    group: int = 1
+    """Episodes per task. The critic is the baseline."""
+    discount: float = 1.0
+    """Worth of a reward one token later (gamma)."""
+    gae_lambda: float = 1.0
+    """0 trusts the critic after one token, 1 waits for the end of the episode. It fades per token: with 0.95, a
+    verdict 50 tokens later counts 0.08, and the rest is the critic's word."""
+    normalize: AdvantageScale = AdvantageScale.WHITEN
+    """Centre the batch's advantages and divide them by their standard deviation, over tokens."""
+    std_floor: float = 0.0
+    """Smallest deviation that is divided by."""
+    aggregation: Aggregation = Aggregation.TOKEN_MEAN
+    """How token losses become one number, for the policy and for the critic."""
+    length_norm: float = 512.0
+    """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
+    clip_low: float = 0.2
+    """A ratio below 1 - clip_low stops teaching against a bad token."""
+    clip_high: float = 0.2
+    """A ratio above 1 + clip_high stops teaching for a good token."""
+    dual_clip: float = 3.0
+    """Largest ratio that counts against a bad token; inf switches it off."""
+    value_coef: float = 0.5
+    """Weight of the critic's loss, which is half the mean squared error. Its step size is --value-lr."""
+    value_clip: float = math.inf
+    """How far a value may move from that before the update until its loss is clipped."""
+    kl_coef: float = 0.0
+    """Weight of the divergence from the reference policy (LoRA off)."""
+    kl: KL = KL.K3
+    """How that divergence is estimated."""
+
+    def __post_init__(self) -> None:
+        require_choice(self.normalize, AdvantageScale)
+        require_choice(self.aggregation, Aggregation)
+        require_choice(self.kl, KL)
+        require(self.group >= 1, f"group must be at least 1, not {self.group}")
+        require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
+        require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
+        require(self.std_floor >= 0, f"std_floor must not be negative, but is {self.std_floor}")
+        require(
+            self.std_floor == 0 or self.normalize != AdvantageScale.NONE,
+            "std_floor acts with normalize std or whiten only",
+        )
+        require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
+        require(0 < self.clip_low <= 1, f"clip_low must lie between 0 and 1, not {self.clip_low}")
+        require(self.clip_high > 0, f"clip_high must be above 0, not {self.clip_high}")
+        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
+        require(self.value_coef > 0, f"value_coef must be above 0, not {self.value_coef}")
+        require(self.value_clip > 0, f"value_clip must be above 0, not {self.value_clip}")
+        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.kl_coef > 0
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(group=self.group)
+
+    @torch.no_grad()
+    def credit(self, batch: Batch, old: Forward) -> TokenCredit:
+        value_T, rows = _values(old), TokenRows.of(batch)
+        count_L = batch.count_L * (~batch.fault_L & batch.return_L.isfinite() & (rows.length_L > 0))
+        value_P = value_T[batch.parent_T[rows.token_P]]
+        end_L = torch.where(batch.terminated_S[batch.leaf_L], 0, value_T[batch.last_S[batch.leaf_L]])
+        adv_P = rows.advantage(batch, value_P, end_L, self.discount, self.gae_lambda)
+        count_P = count_L[rows.leaf_P]
+        scaled_P = scale_advantage(adv_P, count_P, self.normalize, self.std_floor)
+        weight_L = count_L * token_weight(self.aggregation, rows.length_L, count_L, self.length_norm)
+        weight_P = weight_L[rows.leaf_P]
+        sides = (weight_P * scaled_P.clamp_min(0), weight_P * scaled_P.clamp_max(0), weight_P)
+        sums = [rows.per_token(x_P, len(batch)) for x_P in sides]
+        return TokenCredit(rows, count_P, adv_P, value_P, weight_P, *sums)
+
+    @torch.no_grad()
+    def action_advantage(self, batch: Batch, credit: TokenCredit) -> Tensor:
+        """The mean over an action's tokens, in all episodes that share it."""
+        sums = (credit.rows.per_token(x_P, len(batch)) for x_P in (credit.adv_P * credit.count_P, credit.count_P))
+        total_A, tokens_A = (batch.per_action(x_T) for x_T in sums)
+        return total_A / tokens_A.clamp_min(1)
+
+    def critic_loss(self, batch: Batch, value_T: Tensor, credit: TokenCredit) -> Tensor:
+        """Half the mean over rows of (V - target)^2, the larger of it and that of the clipped V."""
+        value_P = value_T[batch.parent_T[credit.rows.token_P]]
+        target_P = credit.adv_P + credit.value_P
+        return (credit.weight_P * squared_error(value_P, target_P, credit.value_P, self.value_clip)).sum() / 2
+
+    def critic_only(self, batch: Batch, new: Forward) -> Tensor:
+        return self.value_coef * self.critic_loss(batch, _values(new), self.credit(batch, new.detach()))
+
+    def loss(self, batch: Batch, new: Forward, credit: TokenCredit, /) -> Loss:
+        value_T, count_P = _values(new), credit.count_P.double()
+        critic = self.critic_loss(batch, value_T, credit)
+        delta_T = bounded(new.logp_T - batch.old_logp_T)
+        sides = (credit.plus_T, credit.minus_T, self.clip_low, self.clip_high, self.dual_clip)
+        policy = surrogate(delta_T, *sides).sum()
+        total = policy + self.value_coef * critic
+        value_P = value_T.detach()[batch.parent_T[credit.rows.token_P]]
+        stats = floats(
+            policy=policy,
+            critic=critic,
+            clip_fraction=weighted_mean(clipped(delta_T, *sides).double(), credit.weight_T),
+            entropy=weighted_mean(new.entropy_T, credit.weight_T),
+            value=weighted_mean(value_P, count_P),
+            advantage_std=mean_and_variance(credit.adv_P, count_P)[1].sqrt(),
+            explained_variance=explained_variance(value_P, credit.adv_P + credit.value_P, count_P),
+        )
+        if self.needs_reference or batch.ref_logp_T is not None:
+            kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
+            total = total + self.kl_coef * (credit.weight_T * kl_T).sum()
+            stats["kl"] = float(weighted_mean(kl_T.detach(), credit.weight_T))
+        return Loss(total, stats)
+
+
+def _values(forward: Forward) -> Tensor:
+    if forward.value_T is None:
+        raise ValueError("PPO needs the values of tokens: give the model a separate critic")
+    return forward.value_T.double()
