@@ -19,6 +19,7 @@ from agent_envs.core import SettingsError, TextEnv
 GROUP = "turnwise.envs"
 
 ENVS: dict[str, str] = {
+    "corridor": "agent_envs.corridor:CorridorEnv",
     "identity": "agent_envs.identity:IdentityEnv",
     "wiki": "agent_envs.wiki.env:WikiEnv",
 }
