@@ -156,7 +156,7 @@ class ADCA(Algorithm[StepCredit]):
         early_L = visit_L < self.prm_epoch if self.prm_epoch else torch.ones_like(visit_L, dtype=torch.bool)
         return early_L & ~self._skips(return_L, torch.ones_like(tree_L), tree_L)
 
-    def score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
+    def judge_score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
         if self.overall_score_source == ScoreSource.ADVANTAGES:
             return group_advantage(return_L, torch.ones_like(tree_L), tree_L)
         return (return_L - 0.5) * 2

@@ -76,7 +76,7 @@ class Algorithm(ABC, Generic[Credit]):
         """
         return torch.ones_like(tree_L, dtype=torch.bool)
 
-    def score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
+    def judge_score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
         """score_L: what the judge is told of how each episode went; a positive one means well."""
         return (return_L - 0.5) * 2
 

@@ -53,13 +53,16 @@ def parse(
 
     Stage one reads the fields of ``first`` (which environment, which algorithm, …); ``parts`` then names the settings
     classes of what was chosen, and stage two reads everything, each part under its own prefix. ``--config FILE`` gives
-    defaults from a YAML, TOML or JSON file: fields of ``first`` at the top, each part under its name. Raises UserError.
+    defaults from a YAML, TOML or JSON file: fields of ``first`` at the top, each part under its name. A static
+    method ``first.adopted`` may turn what other programs call their settings into ours. Raises UserError.
     """
     args = list(sys.argv[1:] if argv is None else argv)
     wants_help = any(a in ("-h", "--help") for a in args)
     file, rest = _config_flag(args)
     known = [a for a in rest if a not in ("-h", "--help")]
     values = _read(file) if file else {}
+    adopted: Callable[[Mapping[str, Any]], dict[str, Any]] = getattr(first, "adopted", dict)
+    values = adopted(values)
     top_fields = {f.name for f in dataclasses.fields(first)}  # type: ignore[arg-type]
     top = _build(first, {k: v for k, v in values.items() if k in top_fields}, where=str(file))
     top_type: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(first)

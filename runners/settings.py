@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agent_envs import registry
 from agent_envs.hosts import HostSettings
 from agents.actor_critic import LoraSettings
 from agents.chat import ChatSettings
+from agents.judge import JudgeSettings
 from agents.react import ReActSettings
 from agents.rollout import FaultSettings
 from agents.value_head import CriticSettings, SeparateCriticSettings
 from algorithms import algorithm_class
 from algorithms.mismatch import Correction
+from runners import attribution_block
 from runners.models import TINY
 from runners.pretrain import PretrainSettings
 
@@ -114,6 +118,11 @@ class Train:
         if self.init_from is not None and self.model != TINY:
             raise ValueError("with init_from the base model is that of the earlier run: leave model out")
 
+    @staticmethod
+    def adopted(values: Mapping[str, Any]) -> dict[str, Any]:
+        """What a settings file says, with the blocks of other programs turned into settings of ours."""
+        return attribution_block.adopted(values)
+
 
 def parts_of(train: Train) -> dict[str, type]:
     """The settings classes that act in a run with these choices."""
@@ -124,6 +133,8 @@ def parts_of(train: Train) -> dict[str, type]:
         parts["critic"] = CriticSettings
     if algorithm.token_critic:
         parts["critic"] = SeparateCriticSettings
+    if algorithm.judged:
+        parts["judge"] = JudgeSettings
     if train.init_from is None:
         parts["chat"] = ChatSettings
     if train.model == TINY and train.init_from is None:

@@ -20,6 +20,7 @@ from agent_envs.core import TextEnv
 from agents.actor_critic import ActorCritic
 from agents.engine import SamplingSettings
 from agents.forest import Tree, grow
+from agents.judge import JudgeKind
 from agents.react import Job
 from agents.rollout import Played
 from agents.separate_critic import SeparateActorCritic
@@ -34,6 +35,7 @@ from runners.curve import draw_curve
 from runners.folder import hold
 from runners.generators import load_rng_state, rng_state
 from runners.interrupts import Interrupts, Stopped
+from runners.judging import Judging, judge_settings, local_judge, remote_judge
 from runners.learner import Learned, Learner
 from runners.ledger import Ledger
 from runners.measure import evaluate_tasks, pick_tasks
@@ -66,7 +68,13 @@ class Training:
         self.interrupts = Interrupts()
         self.lock = hold(folder)
         self.algorithm: Algorithm[Any] = parts[train.algo]
-        react = replace(parts["react"], oracle=parts["react"].oracle or self.algorithm.needs_oracle)
+        told = judge_settings(train, self.algorithm, parts)
+        asks_oracle = {
+            f"--algo {train.algo}": self.algorithm.needs_oracle,
+            "--judge.kind oracle": told is not None and told.kind == JudgeKind.ORACLE,
+            "--react.oracle": parts["react"].oracle,
+        }
+        react = replace(parts["react"], oracle=any(asks_oracle.values()))
         self.group = self.algorithm.sampling.group
         if train.episodes % self.group or train.episodes // self.group < train.minibatches:
             raise UserError(
@@ -74,6 +82,7 @@ class Training:
                 f"for each of the {train.minibatches} minibatches"
             )
         device_of(train.device)  # before the tiny model is made
+        judge = remote_judge(told)
         spec = base_of(train, parts, console, train.device)
         base = load_base(spec)
         self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
@@ -92,7 +101,7 @@ class Training:
         if react.oracle:
             env.reset(seed=0, options={"task": env.tasks("train")[0]})
             if env.oracle() is None:
-                needs = f"--algo {train.algo}" if self.algorithm.needs_oracle else "--react.oracle"
+                needs = next(flag for flag, asks in asks_oracle.items() if asks)
                 raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
         play = PlaySettings(
             train.env, parts[train.env], react, parts["envs"], parts["faults"], train.slots, train.exact
@@ -105,8 +114,9 @@ class Training:
         self.controller = Controller(workers, train.slots, parts["faults"])
         console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
-        if self.algorithm.judged:
-            console.print(f"{train.algo}: no judge labels actions in this version, so it learns from outcomes alone")
+        if told is not None:
+            judge = judge or local_judge(told, train, self.model, self.chat, lambda: self.update, console)
+        self.judging = judge and Judging(judge, self.algorithm, folder)
         self.budget = Budget(train.updates, train.env_steps)
         state = None if resume is None else self.load(resume)
         self.ledger = Ledger(folder / "ledger.jsonl", state and state["ledger"])
@@ -122,6 +132,8 @@ class Training:
 
     def __exit__(self, *_: object) -> None:
         self.controller.close()
+        if self.judging:
+            self.judging.close()
         self.report.close()
         self.ledger.journal.close()
         self.lock.close()
@@ -172,6 +184,8 @@ class Training:
             "seconds_rollout": seconds,
             "seconds_env": played.seconds_env,
         }
+        if self.judging:
+            row |= self.judging.label(played.episodes)
         with self.interrupts.shielded():
             used = self.budget.used(self.update)
             self.budget.add(played.episodes)

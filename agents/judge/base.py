@@ -82,7 +82,7 @@ class JudgeSettings:
     """endpoint: the same for answers."""
     max_reply_tokens: int | None = None
     """endpoint, policy: longest answer; by default 8192 of an endpoint's tokens, 512 of the policy's."""
-    max_prompt_tokens: int = 4096
+    max_prompt_tokens: int = 3584
     """policy: an episode whose request is longer is not judged."""
     run: Path | None = None
     """critic: the run, or one of its checkpoints, whose critic judges; for instance of selfac on the same base."""

@@ -30,6 +30,8 @@ pretrain:
 """
 
 
+JUDGED = {"adca": ("--judge.kind", "oracle")}
+
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
@@ -46,7 +48,7 @@ def success(run: Training, *, greedy: bool = False) -> float:
 def test_the_identity_environment_is_solved(tmp_path: Path, algo: str) -> None:
     # Solved completely, this task has batches of which Self-AC would only learn its critic's error.
     steady = ("--selfac.std-floor", "0.1") if algo == "selfac" else ()
-    with training(tmp_path / "run", "--algo", algo, *steady, text=SETTINGS) as run:
+    with training(tmp_path / "run", "--algo", algo, *JUDGED.get(algo, ()), *steady, text=SETTINGS) as run:
         before, greedy_before = success(run), success(run, greedy=True)
         assert 0.02 <= before <= 0.5 and greedy_before <= 0.75, "there must be something to learn, and a beginning"
         run.run()
@@ -57,7 +59,8 @@ def test_the_identity_environment_is_solved(tmp_path: Path, algo: str) -> None:
 
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
 def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path, algo: str) -> None:
-    with training(tmp_path / "run", "--algo", algo, "--lr", "0", "--updates", "4", text=SETTINGS) as run:
+    argv = ("--algo", algo, *JUDGED.get(algo, ()), "--lr", "0", "--updates", "4")
+    with training(tmp_path / "run", *argv, text=SETTINGS) as run:
         before, weights = success(run), run.model.policy_state()
         run.run()
         assert success(run) == before <= 0.5
@@ -68,7 +71,7 @@ def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path, algo: str) -
 def test_the_same_seed_gives_the_same_numbers(tmp_path: Path, algo: str) -> None:
     first, again, other = (tmp_path / name for name in ("first", "again", "other"))
     for folder, seed in ((first, 3), (again, 3), (other, 4)):
-        argv = ("--algo", algo, "--updates", "3", "--test-tasks", "10", "--seed", str(seed))
+        argv = ("--algo", algo, *JUDGED.get(algo, ()), "--updates", "3", "--test-tasks", "10", "--seed", str(seed))
         with training(folder, *argv, text=SETTINGS) as run:
             run.run()
     assert len(rows(first)) == 7

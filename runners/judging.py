@@ -1,0 +1,147 @@
+"""Has the episodes of an update judged before they become trees.
+
+Invariant: labels are written on the episodes' own action nodes, and a label is never made up: what the judge did not
+say is None. What the algorithm does not ask about costs no call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from agents.actor_critic import ActorCritic, CriticSettings
+from agents.chat import Chat
+from agents.engine.hf import HFEngine
+from agents.judge import Judge, JudgeError, JudgeKind, JudgeSettings
+from agents.judge.critic import CriticJudge
+from agents.judge.endpoint import EndpointJudge
+from agents.judge.oracle import OracleJudge
+from agents.judge.policy import PolicyJudge
+from agents.react import Episode
+from algorithms.base import Algorithm
+from runners.config import UserError
+from runners.intervals import mean
+from runners.models import load_base
+from runners.runs import base_of, locate
+from runners.settings import Train
+
+
+class Judging:
+    """What a run with a judged algorithm does between playing and learning."""
+
+    def __init__(self, judge: Judge, algorithm: Algorithm[Any], folder: Path) -> None:
+        self.judge, self.algorithm, self.folder = judge, algorithm, folder
+
+    def label(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        """Sets the labels of the episodes' actions and returns numbers about them. Raises UserError."""
+        started = monotonic()
+        played = [episode for episode in episodes if episode.turns]
+        number: dict[str, int] = {}
+        tree_L = torch.tensor([number.setdefault(e.job.task.id, len(number)) for e in played], dtype=torch.long)
+        visit_L = torch.tensor([e.job.sample // self.algorithm.sampling.group for e in played], dtype=torch.long)
+        return_L = torch.tensor([e.reward for e in played], dtype=torch.float32)
+        asked_L = self.algorithm.asked(return_L, tree_L, visit_L).tolist()
+        score_L = self.algorithm.judge_score(return_L, tree_L).tolist()
+        asked = [(episode, score) for episode, score, a in zip(played, score_L, asked_L, strict=True) if a]
+        row = {"judge_asked": float(len(asked)), "judge_skipped": float(len(played) - len(asked))}
+        if asked:
+            try:
+                verdicts = self.judge.label([episode for episode, _ in asked], [score for _, score in asked])
+            except JudgeError as error:
+                raise UserError(f"{error}; when it is there again, go on with --resume {self.folder}") from None
+            for (episode, _), labels in zip(asked, verdicts.labels, strict=True):
+                for (action, _), label in zip(episode.turns, labels, strict=True):
+                    action.label = label
+            row |= label_stats([episode for episode, _ in asked])
+            row |= {f"judge_{name}": x for name, x in verdicts.stats.items()}
+        return row | {"seconds_judge": monotonic() - started}
+
+    def close(self) -> None:
+        self.judge.close()
+
+
+def label_stats(asked: Sequence[Episode]) -> dict[str, float]:
+    """How many of the asked episodes have all their labels, and how labels and outcomes go together.
+
+    ``judge_pos_good`` and the like are shares of the labels that there are: (outcome, label). They sum to 1.
+    """
+    steps = sorted(len(episode.turns) for episode in asked)
+    whole = [all(action.label is not None for action, _ in episode.turns) for episode in asked]
+    row = {
+        "judge_parsed": mean([float(x) for x in whole]),
+        "judge_unparsed": float(len(whole) - sum(whole)),
+        "judge_steps_mean": mean([float(n) for n in steps]),
+        "judge_steps_p95": float(steps[round(0.95 * (len(steps) - 1))]),
+    }
+    said = [(bool(e.success), action.label) for e in asked for action, _ in e.turns if action.label is not None]
+    if said:
+        row["judge_good"] = mean([float(good) for _, good in said])
+        for outcome, won in (("pos", True), ("neg", False)):
+            for word, label in (("good", True), ("bad", False)):
+                row[f"judge_{outcome}_{word}"] = said.count((won, label)) / len(said)
+    return row
+
+
+def judge_settings(train: Train, algorithm: Algorithm[Any], parts: Mapping[str, Any]) -> JudgeSettings | None:
+    """What the run is told about its judge; None where it needs none. Raises UserError where it has none and should."""
+    if not algorithm.needs_judge:
+        return None
+    settings: JudgeSettings = parts["judge"]
+    if settings.kind is None:
+        off = f", or learn from outcomes alone with --{train.algo}.no-enable" if hasattr(algorithm, "enable") else ""
+        raise UserError(f"--algo {train.algo} needs a judge: --judge.kind endpoint, policy, critic or oracle{off}")
+    return settings
+
+
+def remote_judge(settings: JudgeSettings | None) -> Judge | None:
+    """The judge that can be reached before any model is there: it is asked once. Raises UserError."""
+    if settings is None or settings.kind != JudgeKind.ENDPOINT:
+        return None
+    try:
+        judge = EndpointJudge(settings)
+        judge.check()
+    except JudgeError as error:
+        raise UserError(str(error)) from None
+    return judge
+
+
+def local_judge(
+    settings: JudgeSettings, train: Train, model: ActorCritic, chat: Chat, version: Callable[[], int], console: Console
+) -> Judge:
+    """The policy, a critic or the oracle as judge. Raises UserError."""
+    if settings.kind == JudgeKind.ORACLE:
+        return OracleJudge(settings.noise)
+    if settings.kind == JudgeKind.CRITIC:
+        return _critic(settings, train, chat, console)
+    length = settings.max_prompt_tokens + settings.reply_tokens
+    engine = HFEngine(
+        model.model, chat.stop_ids, max_length=length, slots=settings.concurrent, device=model.device, version=-1
+    )
+
+    def refresh() -> None:
+        engine.load(version(), model.policy_state())
+
+    return PolicyJudge(engine, chat, settings, refresh)
+
+
+def _critic(settings: JudgeSettings, train: Train, chat: Chat, console: Console) -> Judge:
+    assert settings.run is not None
+    run, chosen = locate(settings.run, console)
+    critic = run.parts.get("critic")
+    if not isinstance(critic, CriticSettings):
+        raise UserError(f"--judge.run {run.folder} trained no critic of states: give a run of selfac, for instance")
+    base = load_base(base_of(run.train, run.parts, console, train.device))
+    run.check(base)
+    if base.chat.tokenizer.get_vocab() != chat.tokenizer.get_vocab() or base.chat.prompt("", "") != chat.prompt("", ""):
+        raise UserError(
+            f"--judge.run {run.folder} reads other tokens than this run: it needs the same tokenizer and chat"
+        )
+    model = ActorCritic(base.model, run.parts["lora"], critic, temperature=run.train.temperature, seed=0)
+    model.load(chosen)
+    discount = getattr(run.parts[run.train.algo], "discount", 1.0)
+    return CriticJudge(model, base.chat.critic_prompt(critic.prompt), discount, train.token_budget)
