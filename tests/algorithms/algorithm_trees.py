@@ -97,8 +97,9 @@ class World:
 
     def forward(self, batch: Batch, logp: Tensor, value: Tensor) -> Forward:
         """A forward pass that gave these: a state's value is the number of the last token read in it."""
-        value_S = value[batch.token_T[batch.last_S]]
-        return Forward(self.pick(batch, logp), torch.zeros(len(batch), dtype=torch.float64), value_S)
+        value_T = value[batch.token_T.clamp_min(0)]
+        entropy_T = torch.zeros(len(batch), dtype=torch.float64)
+        return Forward(self.pick(batch, logp), entropy_T, value_T[batch.last_S], value_T)
 
 
 def world(seed: int, gap: float = 0.3) -> World:
