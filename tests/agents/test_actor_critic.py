@@ -222,3 +222,32 @@ def test_what_does_not_fit_is_refused_whole(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no adapter"):
         model.load_bytes(b"nonsense")
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.adapter_state().items())
+
+
+# -- the value head ---------------------------------------------------------------------------------------------------
+
+
+def test_the_value_head_is_as_deep_and_wide_as_asked() -> None:
+    d = 32  # the width of the test models
+    for layers, expected in ((1, d * 8 + 8), (3, d * 8 + 8 + 2 * (8 * 8 + 8))):
+        model = ActorCritic(base(), critic=CriticSettings(hidden=8, layers=layers))
+        assert sum(p.numel() for p in model.value_parameters()) == expected + 8 + 1
+    for wrong, said in (({"layers": 0}, "0 hidden layers"), ({"hidden": 0}, "hidden width is 0")):
+        with pytest.raises(ModelError, match=said):
+            ActorCritic(base(), critic=CriticSettings(**wrong))
+
+
+def test_a_deep_head_learns_in_all_its_layers(batch: Batch) -> None:
+    model = actor_critic(critic=CriticSettings(hidden=8, layers=3))
+    with torch.no_grad():
+        model.value_head[-1].weight.fill_(0.1)
+    model(batch).value_S.square().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.value_parameters())
+
+
+def test_a_calibrated_head_begins_at_the_mean_return(batch: Batch) -> None:
+    for start, value in (("zero", 0.0), ("calibrated", 0.7)):
+        model = ActorCritic(base(), critic=CriticSettings(start=start))
+        assert not model(batch).value_S.any()
+        model.calibrate(0.7)
+        assert torch.allclose(model(batch).value_S, torch.tensor(value))
