@@ -1,12 +1,18 @@
-"""Estimates with their uncertainty: bootstrap intervals over tasks and unbiased pass@k."""
+"""Estimates with their uncertainty: bootstrap intervals over tasks, over seeds and tasks, and unbiased pass@k."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import comb
+from functools import lru_cache
+from math import comb, gamma, pi, sqrt
+from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
+
+Grid = npt.NDArray[np.float64]
+"""(seeds, tasks), or (seeds, 1) for what a whole run has one number of."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,53 @@ def bootstrap_gain(before: Sequence[float], after: Sequence[float], *, seed: int
     if len(before) != len(after):
         raise ValueError(f"paired tasks: {len(before)} before, {len(after)} after")
     return bootstrap([b - a for a, b in zip(before, after, strict=True)], seed=seed)
+
+
+def over_seeds(
+    grids: Sequence[Grid],
+    combine: Callable[..., npt.NDArray[np.float64]] = lambda mean: mean,
+    *,
+    seed: int = 0,
+    draws: int = 4000,
+) -> Interval:
+    """``combine`` of the grids' means, with its 95 % interval over resampled seeds and tasks.
+
+    The grids, all of one shape, are paired: each draw takes the same seeds and the same tasks of all of them. The
+    percentiles are those of the expanded bootstrap, which makes up for few seeds: the tail is that of Student's t with
+    n - 1 degrees of freedom, times sqrt(n / (n - 1)) [Hesterberg 2015, "What teachers should know about the
+    bootstrap"]. Entries that are no number are left out of the means. Raises ValueError for less than two seeds.
+    """
+    seeds, tasks = grids[0].shape
+    if seeds < 2 or any(grid.shape != (seeds, tasks) for grid in grids):
+        raise ValueError("intervals over seeds need grids of one shape with at least two seeds")
+    rng = np.random.default_rng(seed)
+    of_seed_DS = rng.multinomial(seeds, [1 / seeds] * seeds, size=draws).astype(np.float64)
+    of_task_DN = rng.multinomial(tasks, [1 / tasks] * tasks, size=draws).astype(np.float64)
+    means_D, means = [], []
+    for grid in grids:
+        known, x = np.isfinite(grid), np.nan_to_num(grid)
+        weight_D = ((of_seed_DS @ known) * of_task_DN).sum(1)
+        means_D.append(((of_seed_DS @ x) * of_task_DN).sum(1) / np.where(weight_D > 0, weight_D, np.nan))
+        means.append(np.asarray(x.sum() / known.sum() if known.any() else np.nan))
+    tail = NormalDist().cdf(-sqrt(seeds / (seeds - 1)) * student_t(seeds - 1))
+    found_D = combine(*means_D)
+    low, high = np.quantile(found_D[np.isfinite(found_D)], [tail, 1 - tail])
+    return Interval(float(combine(*means)), float(low), float(high))
+
+
+@lru_cache(maxsize=64)
+def student_t(freedom: int) -> float:
+    """The 97.5 % point of Student's t, by bisection on the integral of its density."""
+    scale = gamma((freedom + 1) / 2) / (sqrt(freedom * pi) * gamma(freedom / 2)) if freedom < 300 else 0.0
+    if not scale:
+        return NormalDist().inv_cdf(0.975)
+    low, high = 1.0, 20.0
+    while high - low > 1e-7:
+        middle = (low + high) / 2
+        x = np.linspace(0, middle, 4001)
+        density = scale * (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
+        low, high = (middle, high) if np.trapezoid(density, x) < 0.475 else (low, middle)
+    return low
 
 
 def pass_at_k(n: int, right: int, k: int) -> float:

@@ -52,10 +52,13 @@ class Result:
     def success(self) -> dict[str, float]:
         return self.mean(lambda e: float(e.success or 0))
 
+    def right_of(self) -> list[tuple[int, int]]:
+        """(successes, episodes) of each task."""
+        return [(sum(bool(e.success) for e in mine), len(mine)) for mine in self._of_tasks()]
+
     def pass_at(self, k: int) -> Interval:
         """Unbiased pass@k with its interval, over the tasks with so many episodes."""
-        counts = [(len(mine), sum(bool(e.success) for e in mine)) for mine in self._of_tasks()]
-        return bootstrap([pass_at_k(n, right, k) for n, right in counts if n >= k])
+        return bootstrap([pass_at_k(n, right, k) for right, n in self.right_of() if n >= k])
 
     def metric(self, name: str) -> dict[str, float]:
         """One of the environment's metrics at the end of the episodes, 0 where it was not reached."""

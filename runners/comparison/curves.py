@@ -1,0 +1,99 @@
+"""What a run did along the way, read from its metrics: success against steps, tokens, updates and seconds.
+
+Invariant: pure functions of recorded numbers. A training batch is played at one policy, so its success stands for the
+whole stretch between the end of the batch before it and its own end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+AXES = {
+    "env_steps": "environment steps",
+    "sampled_tokens": "sampled tokens",
+    "update": "updates",
+    "busy_seconds": "seconds of playing and learning",
+}
+"""What success is drawn against. The seconds are the sum of rollout, old log-probabilities and update."""
+PARTS = ("seconds_rollout", "seconds_forward", "seconds_update")
+
+
+@dataclass(frozen=True)
+class History:
+    """A run's numbers: one row per update, and the evaluations on validation tasks."""
+
+    rows: Sequence[Mapping[str, float]]
+    """Every update's metrics, with ``busy_seconds``, which leaves out evaluations, checkpoints and the start."""
+    valid: Sequence[Mapping[str, float]]
+    """{"env_steps", "sampled", "greedy"}: mean success after so many steps."""
+
+    def column(self, key: str) -> list[float]:
+        return [float(row[key]) for row in self.rows]
+
+
+def read_history(folder: Path) -> History:
+    """The history of a run folder, finished or not."""
+    entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
+    rows: list[Mapping[str, float]] = []
+    busy, valid = 0.0, dict[int, dict[str, Any]]()
+    for entry in entries:
+        if entry["kind"] == "update":
+            busy += sum(entry[part] for part in PARTS)
+            rows.append({key: value for key, value in entry.items() if key != "kind"} | {"busy_seconds": busy})
+        elif entry["split"] == "valid":
+            at = valid.setdefault(entry["update"], {"env_steps": rows[-1]["env_steps"] if rows else 0.0})
+            at[entry["mode"]] = entry["mean"]
+    return History(rows, list(valid.values()))
+
+
+def area(ends: Sequence[float], success: Sequence[float], limit: float) -> float:
+    """Mean of the success of training batches over 0..limit, each batch weighing what it takes of that stretch.
+
+    ``ends`` are where the batches end, rising. After the last one its success holds on. Raises ValueError for no batch.
+    """
+    if not ends or limit <= 0:
+        raise ValueError("an area needs a batch and a limit above 0")
+    edges = np.minimum([0.0, *ends], limit)
+    widths = np.diff(edges)
+    widths[-1] += limit - edges[-1]
+    return float(np.dot(widths, success) / limit)
+
+
+def area_between(at: Sequence[float], success: Sequence[float], limit: float) -> float | None:
+    """Mean over 0..limit of the line through evaluations (trapezoids); the first and the last hold on outside.
+
+    None where nothing was evaluated.
+    """
+    if not at:
+        return None
+    inner = sorted({x for x in at if 0 < x < limit} | {0.0, float(limit)})
+    heights = np.interp(inner, at, success)
+    return float(
+        sum((b - a) * (p + q) / 2 for (a, b), (p, q) in zip(pairwise(inner), pairwise(heights), strict=True)) / limit
+    )
+
+
+def binned(ends: Sequence[float], success: Sequence[float], limit: float, bins: int) -> list[float]:
+    """Mean success in each of ``bins`` equal stretches of 0..limit, weighed as in ``area``; NaN after the last one."""
+    edges_B = np.linspace(0, limit, bins + 1)
+    sums_N = np.concatenate([[0.0], np.cumsum(np.diff([0.0, *ends]) * np.asarray(success))])
+    reach_B = np.minimum(edges_B, ends[-1])
+    upto_B = np.interp(reach_B, [0.0, *ends], sums_N)
+    widths_B = np.diff(reach_B)
+    seen_B = widths_B > 0.5 * np.diff(edges_B)
+    return np.where(seen_B, np.diff(upto_B) / np.where(seen_B, widths_B, 1), np.nan).tolist()
+
+
+def reached(ends: Sequence[float], success: Sequence[float], height: float, window: int = 5) -> float | None:
+    """Where the mean success of the newest ``window`` batches first is at least ``height``; None if it never is."""
+    for i in range(min(window, len(success)), len(success) + 1):
+        if np.mean(success[i - min(window, len(success)) : i]) >= height:
+            return float(ends[i - 1])
+    return None

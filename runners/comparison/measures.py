@@ -1,0 +1,168 @@
+"""What is measured of every run, and how it is called.
+
+Invariant: a figure is one number per run, or one per test task where tasks are played; what a run cannot tell is NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runners.comparison.curves import History, area, area_between, reached
+from runners.comparison.plan import PlannedRun
+from runners.intervals import Grid, Interval, over_seeds, pass_at_k
+
+Figures = Mapping[str, Sequence[float]]
+"""One run's figures by measure."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a measure is called and written."""
+
+    title: str
+    form: str = ".3f"
+    about: str = ""
+
+
+MEASURES = {
+    "auc": Measure("area under the curve", about=(
+        "mean of the sampled success of the training batches over environment steps, from 0 to the budget; each batch "
+        "weighs the steps it took")),
+    "auc_valid": Measure("… on validation tasks", about=(
+        "mean over environment steps of the line through the sampled evaluations on validation tasks; the first and "
+        "the last of them hold on to the ends")),
+    "auc_seconds": Measure("… over seconds", about=(
+        "mean of the sampled success of the training batches over seconds of playing and learning, from 0 to the time "
+        "that the fastest run took for the whole budget: equal wall time")),
+    "auc_tokens": Measure("… over sampled tokens", about=(
+        "the same over sampled tokens, from 0 to the tokens of the run that sampled fewest")),
+    "final_sampled": Measure("final success, sampled", about="share of test tasks solved by the last policy, sampled"),
+    "final_greedy": Measure("final success, greedy", about="the same with the likeliest token each time"),
+    "steps_per_group": Measure("steps per group", ".2f", (
+        "environment steps (turns, tool calls) per group of episodes of one task, over the whole run")),
+    "tokens_per_group": Measure("sampled tokens per group", ".1f", "sampled tokens per group, over the whole run"),
+    "steps_per_episode": Measure("steps per episode", ".2f", "environment steps per episode, over the whole run"),
+    "updates": Measure("updates", ".1f", "updates that the budget of environment steps allowed"),
+    "updates_to_plateau": Measure("updates to the plateau", ".1f", (
+        "updates until the mean of five training batches reaches the baseline's plateau, its mean success over the "
+        "last tenth of the budget; NaN where that never happens")),
+    "steps_to_plateau": Measure("steps to the plateau", ".0f", "the same in environment steps"),
+    "learning_seconds": Measure("seconds of learning per update", ".3f", "old log-probabilities, loss, gradient, step"),
+    "playing_seconds": Measure("seconds of playing per update", ".3f", "rollout, environments included"),
+    "busy_seconds": Measure("seconds in all", ".0f", "playing and learning of the whole run, without evaluations"),
+}  # fmt: skip
+
+
+def measured(pass_samples: int) -> list[str]:
+    """The names of everything that is measured."""
+    return [*MEASURES, *(f"pass@{k}" for k in ks(pass_samples))]
+
+
+def ks(samples: int) -> list[int]:
+    """The k of pass@k that so many samples allow: 2, 4, 8, …"""
+    return [2**i for i in range(1, 20) if 2**i <= samples]
+
+
+PLATEAU = 0.1
+"""The plateau is the mean over this last share of the budget."""
+
+
+def title(key: str) -> str:
+    return MEASURES[key].title if key in MEASURES else key
+
+
+def form(key: str) -> str:
+    return MEASURES[key].form if key in MEASURES else ".3f"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all runs are measured with."""
+
+    env_steps: int
+    seconds: float
+    """Seconds that the fastest run took."""
+    tokens: float
+    """Tokens of the run that sampled fewest."""
+    plateau: float
+
+
+def frame_of(histories: Mapping[str, Mapping[int, History]], baseline: str, env_steps: int) -> Frame:
+    """The frame of a comparison. ``histories`` are by entrant and seed."""
+    every = [history for mine in histories.values() for history in mine.values()]
+    ends = [_late(history, env_steps) for history in histories[baseline].values()]
+    last = {key: min(history.rows[-1][key] for history in every) for key in ("busy_seconds", "sampled_tokens")}
+    return Frame(env_steps, last["busy_seconds"], last["sampled_tokens"], float(np.mean(ends)))
+
+
+def _late(history: History, env_steps: int) -> float:
+    whole, early = (
+        share * area(history.column("env_steps"), history.column("success"), share * env_steps)
+        for share in (1.0, 1 - PLATEAU)
+    )
+    return (whole - early) / PLATEAU
+
+
+def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Everything that is measured of one run; ``result`` is what its last policy did on test tasks."""
+    success, steps = history.column("success"), history.column("env_steps")
+    valid = [entry for entry in history.valid if "sampled" in entry]
+    over_valid = area_between([e["env_steps"] for e in valid], [e["sampled"] for e in valid], frame.env_steps)
+    group, updates = run.parts[run.train.algo].sampling.group, len(history.rows)
+    groups = updates * run.train.episodes / group
+    at = reached(steps, success, frame.plateau), reached(history.column("update"), success, frame.plateau)
+    learning = [row["seconds_forward"] + row["seconds_update"] for row in history.rows]
+    one = {
+        "auc": area(steps, success, frame.env_steps),
+        "auc_valid": _number(over_valid),
+        "auc_seconds": area(history.column("busy_seconds"), success, frame.seconds),
+        "auc_tokens": area(history.column("sampled_tokens"), success, frame.tokens),
+        "steps_per_group": steps[-1] / groups,
+        "tokens_per_group": history.rows[-1]["sampled_tokens"] / groups,
+        "steps_per_episode": steps[-1] / (groups * group),
+        "updates": float(updates),
+        "updates_to_plateau": _number(at[1]),
+        "steps_to_plateau": _number(at[0]),
+        "learning_seconds": float(np.mean(learning)),
+        "playing_seconds": float(np.mean(history.column("seconds_rollout"))),
+        "busy_seconds": history.rows[-1]["busy_seconds"],
+    }
+    return {key: [value] for key, value in one.items()} | tested(result)
+
+
+def tested(result: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The figures of a file that ``final.py`` wrote, one number per task."""
+    found = {f"final_{mode}": [_number(x) for x in result[mode]] for mode in ("sampled", "greedy")}
+    if "pass" in result:
+        right_of = result["pass"]["right_of"]
+        for k in ks(max(n for _, n in right_of)):
+            found[f"pass@{k}"] = [pass_at_k(n, right, k) if n >= k else math.nan for right, n in right_of]
+    return found
+
+
+def read_result(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return found
+
+
+def grid(figures: Mapping[int, Figures], key: str, seeds: Sequence[int]) -> Grid:
+    """(seeds, tasks) of one measure of one entrant."""
+    return np.asarray([figures[seed][key] for seed in seeds], dtype=np.float64)
+
+
+def interval(*grids: Grid, combine: Any = lambda mean: mean) -> Interval | None:
+    """`over_seeds`, or None where a run cannot tell the measure."""
+    if any(np.isnan(one).all(axis=1).any() for one in grids):
+        return None
+    return over_seeds(grids, combine)
+
+
+def _number(x: float | None) -> float:
+    return math.nan if x is None else float(x)

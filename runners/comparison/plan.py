@@ -1,0 +1,166 @@
+"""Who is compared, with which settings: from a settings file and the command line to runs.
+
+Invariant: all that may differ between two runs is the entrant's own settings and the seed; everything is resolved, and
+refused where it is wrong, before anything runs.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from runners.config import UserError, parse
+from runners.runs import locate
+from runners.settings import Train, parts_of
+
+Values = Mapping[str, Any]
+"""Settings by name, as in a file: fields of Train at the top, each part under its name."""
+GIVEN = ("seed", "out", "env", "env_steps", "test_tasks")
+"""What the comparison decides for every run."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A name, an algorithm and its settings, resolved."""
+
+    name: str
+    train: Train
+    parts: Mapping[str, Any]
+
+    def run(self, parent: Path, seed: int) -> PlannedRun:
+        folder = parent / f"{self.name}-{seed}"
+        return PlannedRun(self.name, seed, folder, replace(self.train, seed=seed, out=folder), self.parts)
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One training run of the comparison."""
+
+    entrant: str
+    seed: int
+    folder: Path
+    train: Train
+    parts: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    """The YAML file of a comparison. Raises UserError."""
+    try:
+        values = yaml.safe_load(file.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{file} is not valid YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{file} must hold settings by name")
+    return values
+
+
+def split_flags(argv: Sequence[str]) -> list[tuple[str, ...]]:
+    """A command line as flags, each with the values that follow it. Raises UserError for a value without a flag."""
+    found: list[list[str]] = []
+    for word in argv:
+        if word.startswith("--") or word == "-h":
+            found.append([word])
+        elif found:
+            found[-1].append(word)
+        else:
+            raise UserError(f"unexpected {word!r}: settings are given as --NAME VALUE")
+    return [tuple(flag) for flag in found]
+
+
+def flag_name(flag: Sequence[str]) -> str:
+    """The setting that a flag sets, without dashes: ``--react.max-tokens=3`` is react.max_tokens."""
+    return flag[0].removeprefix("--").partition("=")[0].replace("-", "_")
+
+
+def named_entrants(algos: Sequence[str], entrants: Any) -> dict[str, dict[str, Any]]:
+    """Each entrant's own settings by name, its algorithm among them. Raises UserError."""
+    found: dict[str, dict[str, Any]] = {}
+    for algo in algos:
+        if algo in found:
+            raise UserError(f"{algo} is named twice: entrants of one algorithm need names (entrants: in --config)")
+        found[algo] = {"algo": algo}
+    if not isinstance(entrants or {}, dict):
+        raise UserError("entrants: must hold settings by the entrant's name")
+    for name, values in (entrants or {}).items():
+        if not isinstance(values, dict) or "algo" not in values:
+            raise UserError(f"entrant {name}: needs its settings, `algo` at least")
+        if not re.fullmatch(r"[^\W_][\w.+-]*", str(name)) or str(name) in found:
+            raise UserError(f"entrant {name}: names must differ and hold letters, digits and . + - _ only")
+        found[str(name)] = dict(values)
+    if len(found) < 2:
+        raise UserError("a comparison needs at least two entrants: --algos A B, or entrants: in --config")
+    return found
+
+
+def resolve(
+    common: Values, own: Mapping[str, Values], flags: Sequence[tuple[str, ...]], given: Values, console: Console
+) -> dict[str, Entrant]:
+    """The entrants with all their settings. Raises UserError for what is unknown or wrong.
+
+    ``common`` is for all; a part that only some of them have (an algorithm, the critic) goes to those. What an entrant
+    says of itself stands above that, and the command line's ``flags`` above both; ``given`` cannot be set.
+    """
+    parts = {name: _parts(name, {**common, **values, **given}) for name, values in own.items()}
+    anywhere = set().union(*parts.values())
+    entrants = {}
+    for name, values in own.items():
+        foreign = anywhere - parts[name]
+        shared = {key: value for key, value in common.items() if key not in foreign}
+        mine = [flag for flag in flags if flag_name(flag).partition(".")[0] not in foreign]
+        for key in [*shared, *values, *map(flag_name, mine)]:
+            if key in GIVEN:
+                raise UserError(f"{key} is the comparison's own, the same for every run: entrant {name} cannot set it")
+        entrants[name] = _entrant(name, merged(merged(shared, values), given), mine, console)
+    return entrants
+
+
+def merged(below: Values, above: Values) -> dict[str, Any]:
+    """Two sets of settings; ``above`` wins, part by part."""
+    both = dict(below)
+    for key, value in above.items():
+        old = both.get(key)
+        both[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _parts(name: str, values: Values) -> set[str]:
+    top = {key: values[key] for key in ("env", "algo", "model") if key in values}
+    if "init_from" in values:
+        top["init_from"] = Path(str(values["init_from"]))
+    try:
+        return set(parts_of(Train(**top)))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"entrant {name}: {error}") from None
+
+
+def _entrant(name: str, values: Values, flags: Sequence[tuple[str, ...]], console: Console) -> Entrant:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "settings.yaml"
+        file.write_text(yaml.safe_dump(dict(values), allow_unicode=True), "utf-8")
+        argv = ["--config", str(file), *(word for flag in flags for word in flag)]
+        try:
+            train, parts = parse(Train, parts_of, argv, about="")
+        except UserError as error:
+            raise UserError(f"entrant {name}: {str(error).replace(f'{file}: ', '')}") from None
+    if train.init_from is not None:
+        train = replace(train, init_from=locate(train.init_from, console)[1])
+    group = parts[train.algo].sampling.group
+    if train.episodes % group or train.episodes // group < train.minibatches:
+        raise UserError(
+            f"entrant {name}: episodes ({train.episodes}) must be a multiple of its group of {group}, with at least "
+            f"one task for each of the {train.minibatches} minibatches"
+        )
+    return Entrant(name, train, parts)

@@ -1,0 +1,67 @@
+"""Choosing each entrant's settings: as many tries for everyone, judged on validation tasks.
+
+Invariant: tuning plays with a seed that no compared run has, and sees validation tasks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runners.comparison.curves import area_between, read_history
+from runners.comparison.plan import Values
+from runners.config import UserError
+
+LEAST = 6
+"""Settings that each entrant must at least be tried with."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One try of one entrant."""
+
+    entrant: str
+    settings: Values
+    area: float
+    """Area under the curve of sampled success on validation tasks."""
+    chosen: bool
+
+
+def candidates(tune: Any, entrants: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """The settings to try, by entrant; those under ``all`` are for everyone without a list of its own.
+
+    Raises UserError unless everyone gets the same number of them, at least six.
+    """
+    if not isinstance(tune, Mapping):
+        raise UserError("tune: must hold lists of settings by entrant, or under `all`")
+    if unknown := sorted(set(tune) - {*entrants, "all"}):
+        raise UserError(f"tune: there is no entrant {unknown[0]!r}; there are {', '.join(entrants)}")
+    found = {name: tune.get(name, tune.get("all", [])) for name in entrants}
+    for name, settings in found.items():
+        if not isinstance(settings, list) or not all(isinstance(one, dict) for one in settings):
+            raise UserError(f"tune: {name} needs a list of settings")
+    counts = {name: len(settings) for name, settings in found.items()}
+    if len(set(counts.values())) > 1 or min(counts.values()) < LEAST:
+        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise UserError(f"tune: every entrant needs the same number of settings, at least {LEAST}; here: {told}")
+    return found
+
+
+def judge(settings: Mapping[str, Sequence[Values]], folders: Mapping[str, Sequence[Path]], limit: int) -> list[Tried]:
+    """Every try with its area; of each entrant the best is chosen, the first of equals. Raises UserError."""
+    found = []
+    for name, mine in settings.items():
+        areas = [_area(folder, limit) for folder in folders[name]]
+        best = max(range(len(areas)), key=lambda i: (areas[i], -i))
+        found += [Tried(name, one, area, i == best) for i, (one, area) in enumerate(zip(mine, areas, strict=True))]
+    return found
+
+
+def _area(folder: Path, limit: int) -> float:
+    valid = [entry for entry in read_history(folder).valid if "sampled" in entry]
+    area = area_between([entry["env_steps"] for entry in valid], [entry["sampled"] for entry in valid], limit)
+    if area is None:
+        raise UserError(f"{folder} was never evaluated on validation tasks: lower --eval-every")
+    return area
