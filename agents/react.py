@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -16,6 +16,10 @@ from agent_envs.faults import EnvFault, FaultKind, Stage, blamed
 from agents.chat import Chat
 from agents.engine.base import Completion, Request, StopReason
 from agents.tree import Kind, Node
+
+EMPTY = "Tool({}) returned empty output."
+CALL_LIMIT = "The limit of calls was reached."
+"""For the record; the agent, whose episode has ended, does not read it."""
 
 EpisodeId = tuple[str, int, int]
 """(task, sample, attempt)."""
@@ -78,6 +82,15 @@ class Episode:
     errors: int = 0
     """Actions that the environment answered with an error (invalid ones, missing pages, …)."""
     metrics: dict[str, float] = field(default_factory=dict)
+    forked_from: int | None = None
+    """The sample that took its first turns, or None for an episode that began at the root."""
+    inherited: int = 0
+    """How many turns those are."""
+
+    @property
+    def own_turns(self) -> list[tuple[Node, Node]]:
+        """The turns that were taken for this episode."""
+        return self.turns[self.inherited :]
 
     @property
     def end(self) -> Node:
@@ -94,7 +107,17 @@ class Episode:
 
     @property
     def sampled_tokens(self) -> int:
-        return sum(len(action.tokens) for action, _ in self.turns)
+        return sum(len(action.tokens) for action, _ in self.own_turns)
+
+    def fork(self, job: Job) -> Episode:
+        """The same episode up to here, in nodes of its own, as ``job``."""
+        twin = replace(self, job=job, root=replace(self.root, children=[]), turns=[], texts=list(self.texts))
+        twin.forked_from, twin.inherited = self.job.sample, len(self.turns)
+        for turn in self.turns:
+            action, state = (replace(node, children=[]) for node in turn)
+            twin.end.add(action).add(state)
+            twin.turns.append((action, state))
+        return twin
 
 
 @dataclass(frozen=True)
@@ -105,8 +128,17 @@ class ReActSettings:
     """Longest action in tokens; a longer one is cut and, as a rule, not understood by the environment."""
     max_tokens: int = 2048
     """Longest episode in tokens; a longer one is truncated."""
+    call_limit: int = 0
+    """So many actions are answered with an observation; what is done after that ends the episode, or is not done at
+    all, and the episode is truncated. 0: the environment's own limit."""
+    name_empty: bool = False
+    """Say ``Tool(NAME) returned empty output.`` where an action was answered with nothing."""
     oracle: bool = False
     """Record what the environment knows of every state: its own chance of success. The agent never sees it."""
+
+    def __post_init__(self) -> None:
+        if self.call_limit < 0:
+            raise ValueError(f"call_limit must not be negative, but is {self.call_limit}")
 
 
 class ReAct:
@@ -114,31 +146,65 @@ class ReAct:
 
     The caller moves it along: ``start`` gives the first request; ``act`` takes a completion and steps the environment
     (the only slow part); ``next_request`` is the request after it, or None when the episode has ended. ``start`` and
-    ``act`` raise EnvFault when the environment breaks; the player is then of no further use.
+    ``act`` raise EnvFault when the environment breaks; the player is then of no further use, except to `rejoin`.
     """
 
     def __init__(self, env: PlayableEnv, chat: Chat, job: Job, session: int, settings: ReActSettings) -> None:
         self.env, self.chat, self.job, self.session, self.settings = env, chat, job, session, settings
         self.length = 0
+        """Tokens of the path up to the action that is to come."""
+        self.request: Request | None = None
+        """What was asked last."""
         self.episode: Episode
 
     def start(self) -> Request | None:
+        system, user, info = self._reset()
+        root = Node(Kind.STATE, self.chat.prompt(system, user), anchor=anchor(user), oracle=told(info))
+        self.episode = Episode(self.job, root, prompt=(system, user))
+        return self._request(root)
+
+    def _reset(self) -> tuple[str, str, dict[str, Any]]:
         # Every sample of a task begins in the same state: the environment's seed does not depend on the sample.
         seed = Job(self.job.task, 0, self.job.run_seed).seed("env") & 0x7FFFFFFF
         with blamed(Stage.RESET):
             options = {"task": self.job.task} | ({"oracle": True} if self.settings.oracle else {})
             user, info = self.env.reset(seed=seed, options=options)
-            system = self.env.system_prompt()
-        root = Node(Kind.STATE, self.chat.prompt(system, user), anchor=anchor(user), oracle=told(info))
-        self.episode = Episode(self.job, root, prompt=(system, user))
-        return self._request(root)
+            return self.env.system_prompt(), user, info
+
+    def rejoin(self, env: PlayableEnv) -> None:
+        """Brings a fresh ``env`` to the state of this episode, by doing again what was done. Raises EnvFault."""
+        self.env = env
+        self._reset()
+        for done, (text, seen) in enumerate(self.episode.texts):
+            observation = self._step(text, done)[0]
+            if observation != seen:
+                raise EnvFault(FaultKind.GARBAGE, Stage.STEP, f"asked again, it answered {text!r:.80} otherwise")
+
+    def fork(self, env: PlayableEnv, job: Job, session: int) -> ReAct:
+        """Another player at the same state, on its own ``env``, which stands there too."""
+        twin = ReAct(env, self.chat, job, session, self.settings)
+        twin.length, twin.episode = self.length, self.episode.fork(job)
+        return twin
+
+    def _step(self, text: str, done: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """The environment's answer to the action after ``done`` others, as the agent gets it."""
+        with blamed(Stage.STEP):
+            observation, reward, terminated, truncated, info = self.env.step(text)
+        if terminated or truncated:
+            return observation, reward, terminated, truncated, info
+        if self.settings.call_limit and done >= self.settings.call_limit:
+            # Only now it is known that the action was no answer. It is neither paid nor shown.
+            ended = {**info, "success": False} | ({"oracle": 0.0} if "oracle" in info else {})
+            return CALL_LIMIT, 0.0, False, True, ended
+        if self.settings.name_empty and not observation:
+            observation = EMPTY.format(info.get("action") or "action")
+        return observation, reward, terminated, truncated, info
 
     def act(self, completion: Completion) -> None:
         """Records a sampled action and what the environment answered."""
         episode = self.episode
         text = self.chat.action_text(completion.tokens)
-        with blamed(Stage.STEP):
-            observation, reward, terminated, truncated, info = self.env.step(text)
+        observation, reward, terminated, truncated, info = self._step(text, len(episode.turns))
         self.length += len(completion.tokens)
         action = Node(
             Kind.ACTION,
@@ -188,12 +254,13 @@ class ReAct:
                 state.tokens = ()
             return None
         self.length += len(state.tokens)
-        return Request(
+        self.request = Request(
             session=self.session,
             tokens=state.tokens,
             max_tokens=min(self.settings.max_action_tokens, room),
             seed=self.job.seed(len(self.episode.turns)),
         )
+        return self.request
 
 
 def anchor(observation: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from algorithms import plugins
 from algorithms.adca import ADCA
+from algorithms.arpo import ARPO
 from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
 from algorithms.exact_critic import ExactCritic
 from algorithms.gigpo import GiGPO
@@ -18,6 +19,7 @@ from algorithms.turn_gae import TurnPPO
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "adca": ADCA,
+    "arpo": ARPO,
     "exact_critic": ExactCritic,
     "gigpo": GiGPO,
     "grpo": GRPO,

@@ -331,7 +331,70 @@ DEVIATIONS = {
         "the peer finds steps in a padded matrix, which it cuts or fills up to the length of the responses",
         "steps are the actions that were recorded. Compared after cutting and filling by hand",
     ),
+    "stale first entropy": Deviation(
+        ("arpo_stale_entropy",),
+        lambda case: True,
+        "the peer keeps the entropy of the first turn by a row's number for ever: from the second batch on, rows are "
+        "compared with the first turns of other tasks",
+        "a row is compared with the first turn of its own path (or, on request, with its own first turn)",
+    ),
+    "forced end": Deviation(
+        ("arpo_branching",),
+        lambda case: any(response[-2:] == [6, 1] for response in case.outputs["responses"]),
+        "at the limit of calls the peer appends an end token that nobody sampled, and trains on it",
+        "the episode ends as truncated, with the tokens that were sampled",
+    ),
+    "labels outside judgment lines": Deviation(
+        ("adca_parse_judgments",),
+        lambda case: len(_numbers(case)) != case.inputs["num_steps"],
+        "where its judgment lines are not as many as the steps, the peer takes the first words GOOD and BAD of the whole "
+        "reply, also those of an analysis",
+        "labels come from judgment lines that number all steps; all others are None",
+    ),
+    "steps from 1": Deviation(
+        ("adca_parse_judgments",),
+        lambda case: _numbers(case) == set(range(1, case.inputs["num_steps"] + 1)) != set(),
+        "the peer counts from 0 only: a reply that counts from 1 raises, and all its labels become the outcome's",
+        "both are read",
+    ),
+    "replies that cannot be read": Deviation(
+        ("adca_parse_judgments",),
+        lambda case: "error" in case.outputs,
+        "the peer raises, and then takes the outcome for the label of every step",
+        "every label is None: counted, and part of no statistic",
+    ),
+    "marks around a word": Deviation(
+        ("adca_parse_judgments",),
+        lambda case: _numbers(case) != _numbers(case, marked=True) == set(range(case.inputs["num_steps"])),
+        "the peer's judgment lines hold a bare word; it finds a marked one by the words of the whole reply",
+        "**GOOD** is GOOD",
+    ),
+    "both words at once": Deviation(
+        ("adca_parse_judgments",),
+        lambda case: bool(re.search(r"(good|bad)\s*/\s*(good|bad)", case.inputs["response"], re.IGNORECASE)),
+        "the peer reads the first word of GOOD/BAD, which is the form that the judge was given",
+        "no label",
+    ),
+    "the words of the question": Deviation(
+        ("adca_prompt_structure",),
+        lambda case: True,
+        "the peer's words, and so its length and number of lines",
+        "our own words; the frame, the score, the marks of steps and of cut texts are the same",
+    ),
+    "an advantage among tokens": Deviation(
+        ("adca_score_helpers",),
+        lambda case: "advantages" in case.inputs,
+        "the peer looks an episode's advantage up at its first sampled token, or at the first that is not 0",
+        "an episode has one advantage, which all its tokens share. Compared where they do",
+    ),
 }
+
+
+def _numbers(case: Case, *, marked: bool = False) -> set[int]:
+    """The steps that have a judgment line, as the peer reads one, or with marks around the word."""
+    marks = r"[\s*_`]*" if marked else r"\s*"
+    found = re.findall(rf"Step\s+(\d+)\s+Judgment:{marks}(?:GOOD|BAD)", case.inputs["response"], re.IGNORECASE)
+    return {int(number) for number in found}
 
 
 def _k3(x: torch.Tensor) -> torch.Tensor:

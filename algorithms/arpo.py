@@ -1,0 +1,185 @@
+"""ARPO: episodes of a group fork where an observation has made the agent unsure; their tokens are weighed as GRPO's.
+
+Invariant: what the rollout asks (`ARPO.branch`) depends on the fork point and the generator it is given only; the loss
+sees a tree, and does not know how it grew. With the soft advantage it is GRPO's loss of the episodes written out one by
+one; a token that d episodes share enters it d times.
+
+    the paper (arXiv 2507.19849)   reduce mean, decision threshold
+    its authors' code              measure calling_turn, reduce sum, first_entropy own, top_up one_by_one
+
+The limit of calls is --react.call-limit, the deadline of a tool --envs.step-seconds, the text for an empty answer
+--react.name-empty: they hold for every algorithm, and in evaluations too.
+
+Legend of the shape suffixes: T tokens, A actions, L leaves = episodes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from torch import Tensor
+
+from agents.branching import FirstEntropy, Measure, TopUp
+from agents.tree import Batch, Forward
+from algorithms.base import Algorithm, ForkPoint, Loss, Sampling, require, require_choice
+from algorithms.groups import Aggregation
+from algorithms.grpo import GRPO, GroupCredit
+from algorithms.maths import KL
+
+
+class Decision(StrEnum):
+    """How a probability becomes a fork: by chance, once for each fork, or for certain where it is large enough."""
+
+    RANDOM = "random"
+    THRESHOLD = "threshold"
+
+
+class Reduce(StrEnum):
+    """How the entropies of a turn's first tokens become one number."""
+
+    MEAN = "mean"
+    """Their mean, times the look-ahead: short turns are not taken for sure ones."""
+    SUM = "sum"
+    """Their sum [code]."""
+
+
+class Shared(StrEnum):
+    """What a token that several episodes share is credited with: the advantage of each, or the mean of all."""
+
+    SOFT = "soft"
+    HARD = "hard"
+
+
+@dataclass(frozen=True)
+class ARPO(Algorithm[GroupCredit]):
+    """loss = clipped surrogate of the group advantages, soft or hard, + kl_coef KL."""
+
+    group: int = 16
+    """M: episodes per task, forks included."""
+    initial_rollouts: int = 8
+    """N: how many of them begin at the root at once."""
+    beam_size: int = 2
+    """Z: paths that go on from a fork; one is the episode itself."""
+    branch_probability: float = 0.5
+    """Chance of a fork where the agent is as unsure as it was at the beginning."""
+    entropy_weight: float = 0.2
+    """By how much that chance rises with the change of the entropy."""
+    decision: Decision = Decision.RANDOM
+    """``threshold`` forks wherever the chance is above ``threshold``."""
+    threshold: float = 0.5
+    """That chance."""
+    lookahead: int = 20
+    """k: how many of a turn's first tokens are measured."""
+    measure: Measure = Measure.NEXT_TURN
+    """Whose: of the turn after the observation, or of the turn that asked for it."""
+    reduce: Reduce = Reduce.MEAN
+    """How they become one number; each is an entropy as a share of log V."""
+    first_entropy: FirstEntropy = FirstEntropy.PATH
+    """What a fork is compared with: the first turn of its path, or its own first turn."""
+    top_up: TopUp = TopUp.AT_ONCE
+    """How what is missing is begun when all have ended."""
+    advantage: Shared = Shared.SOFT
+    """What shared tokens are credited with."""
+    std_eps: float = 1e-6
+    """Added to the deviation of a group's returns, which divides their advantages."""
+    aggregation: Aggregation = Aggregation.TOKEN_MEAN
+    """How token losses become one number."""
+    length_norm: float = 512.0
+    """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
+    clip_low: float = 0.2
+    """A ratio below 1 - clip_low stops teaching against a bad token."""
+    clip_high: float = 0.2
+    """A ratio above 1 + clip_high stops teaching for a good token."""
+    dual_clip: float = 3.0
+    """Largest ratio that counts against a bad token; inf switches it off."""
+    kl_coef: float = 0.0
+    """Weight of the divergence from the reference policy (LoRA off)."""
+    kl: KL = KL.K3
+    """How that divergence is estimated."""
+
+    def __post_init__(self) -> None:
+        for value, kind in (
+            *((self.decision, Decision), (self.measure, Measure), (self.reduce, Reduce), (self.top_up, TopUp)),
+            *((self.first_entropy, FirstEntropy), (self.advantage, Shared)),
+        ):
+            require_choice(value, kind)
+        require(
+            1 <= self.initial_rollouts <= self.group,
+            f"initial_rollouts must lie in 1..{self.group}, the group, but is {self.initial_rollouts}: raise group",
+        )
+        require(self.beam_size >= 1, f"beam_size must be at least 1, not {self.beam_size}")
+        require(self.lookahead >= 1, f"lookahead must be at least 1, not {self.lookahead}")
+        for name in ("branch_probability", "threshold"):
+            require(0 <= getattr(self, name) <= 1, f"{name} must lie in 0..1, not {getattr(self, name)}")
+        require(math.isfinite(self.entropy_weight), f"entropy_weight must be a number, not {self.entropy_weight}")
+        _ = self.objective  # refuses what GRPO refuses
+
+    @property
+    def objective(self) -> GRPO:
+        """The loss of the soft advantage."""
+        return GRPO(
+            group=self.group,
+            std_eps=self.std_eps,
+            aggregation=self.aggregation,
+            length_norm=self.length_norm,
+            clip_low=self.clip_low,
+            clip_high=self.clip_high,
+            dual_clip=self.dual_clip,
+            kl_coef=self.kl_coef,
+            kl=self.kl,
+        )
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.kl_coef > 0
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(
+            group=self.group,
+            initial=self.initial_rollouts,
+            tokens=self.lookahead,
+            measure=self.measure,
+            top_up=self.top_up,
+            first=self.first_entropy,
+        )
+
+    def branch(self, fork: ForkPoint, rng: random.Random) -> int:
+        """Forks with probability P = clip(p + w (H - H_first), 0, 1), tried Z - 1 times; or Z - 1 if P > threshold."""
+        rise = self.entropy(fork.entropy) - self.entropy(fork.first_entropy)
+        tries = min(self.beam_size - 1, fork.left)
+        if self.decision == Decision.THRESHOLD:
+            return tries if self.branch_probability + self.entropy_weight * rise > self.threshold else 0
+        # Drawn as the authors draw it: with the same numbers it decides the same.
+        drawn = (rng.random() - self.entropy_weight * rise for _ in range(tries))
+        return sum(min(1.0, max(0.0, x)) <= self.branch_probability for x in drawn)
+
+    def entropy(self, shares: Sequence[float]) -> float:
+        """H of the first tokens of a turn, each given as a share of log V; 0 without any."""
+        total = sum(shares[: self.lookahead])
+        if self.reduce == Reduce.SUM:
+            return total
+        return self.lookahead * total / max(1, len(shares[: self.lookahead]))
+
+    def credit(self, batch: Batch, old: Forward) -> GroupCredit:
+        credit = self.objective.credit(batch, old)
+        if self.advantage == Shared.SOFT:
+            return credit
+        # All who share the token, with all their weight, but with one advantage: A = 1/d sum of theirs.
+        adv_T = batch.to_tokens(batch.below(credit.adv_L))
+        return replace(credit, plus=credit.weight_T * adv_T.clamp_min(0), minus=credit.weight_T * adv_T.clamp_max(0))
+
+    def loss(self, batch: Batch, new: Forward, credit: GroupCredit, /) -> Loss:
+        return self.objective.loss(batch, new, credit)
+
+    def action_advantage(self, batch: Batch, credit: GroupCredit) -> Tensor | None:
+        return self.objective.action_advantage(batch, credit)
+
+
+def top_entropy(logp: Sequence[float]) -> float:
+    """- sum of p log p over some alternatives of a token: what its entropy is taken for where only these are known."""
+    return -sum(math.exp(x) * x for x in logp)
