@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from adca_cases import advantages, credit_of, each, equal, gradient, groups
-from algorithm_pieces import in_pieces
 from algorithm_trees import World, paths, unshared, world
 from torch import Tensor
 
@@ -76,25 +75,6 @@ def test_one_mean_advantage_would_not_do() -> None:
     net_T = credit.plus_T + credit.minus_T
     hard = replace(credit, plus_T=net_T.clamp_min(0), minus_T=net_T.clamp_max(0))
     assert abs(algorithm.loss(batch, new, credit).total - algorithm.loss(batch, new, hard).total) > 1e-3
-
-
-@each
-@pytest.mark.parametrize("pieces", [1, 2, 5])
-def test_cut_into_pieces(pieces: int, options: dict[str, Any]) -> None:
-    w = world(3)
-    trees = groups(w)
-    equal(in_pieces(w, ADCA(**options), trees, pieces), gradient(w, ADCA(**options), trees))
-
-
-@each
-def test_siblings_have_no_order(options: dict[str, Any]) -> None:
-    w = world(3)
-    trees = groups(w)
-    before = gradient(w, ADCA(**options), trees)
-    for root in trees:
-        for node in root.walk():
-            node.children.reverse()
-    equal(before, gradient(w, ADCA(**options), trees))
 
 
 # -- without labels it is GRPO -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from algorithm_pieces import in_pieces
 from algorithm_trees import World, counted, paths, states, unshared, world
 from torch import Tensor
 
@@ -126,15 +125,6 @@ def test_a_shared_tree_is_its_episodes(settings: dict[str, Any]) -> None:
         torch.testing.assert_close(shared[1], duplicated[1], atol=1e-12, rtol=1e-10)
 
 
-@pytest.mark.parametrize("pieces", [1, 2, 5])
-def test_cut_into_pieces(pieces: int) -> None:
-    w = world(3, gap=0.5)
-    algorithm, trees = GiGPO(kl_coef=0.3), groups(w, 5)
-    ours, whole = in_pieces(w, algorithm, trees, pieces), update(w, algorithm, trees)
-    assert ours[0] == pytest.approx(whole[0], abs=1e-12)
-    torch.testing.assert_close(ours[1], whole[1], atol=1e-12, rtol=1e-10)
-
-
 def test_one_mean_advantage_per_turn_would_not_do() -> None:
     """The control for the test above: the episodes that share a turn go different ways, and do not agree about it."""
     w = world(1, gap=0.8)
@@ -197,29 +187,6 @@ def test_a_state_without_an_anchor_is_like_no_other() -> None:
     apart = GiGPO().credit(w.batch([root], critic=False), None)
     assert compared.met == 1.0 and apart.met == pytest.approx(3 / 5)
     assert compared.adv_A[1] - apart.adv_A[1] == pytest.approx(0.5)  # the hall said nothing without the other hall
-
-
-@pytest.mark.parametrize("norm", Norm)
-def test_equal_returns_teach_nothing_at_all(norm: Norm) -> None:
-    for reward in (0.0, 0.1, 0.7, 1 / 3):
-        w = world(0)
-        root = w.state()
-        for _ in range(4):
-            w.end(root.add(w.action(reward)).add(w.state()))
-        loss, grad = update(w, GiGPO(norm=norm), [root])
-        assert loss == 0 and not grad.any()
-
-
-def test_siblings_have_no_order() -> None:
-    w = world(3)
-    trees = groups(w)
-    before = update(w, GiGPO(norm="mean_std_norm"), trees)
-    for root in trees:
-        for node in root.walk():
-            node.children.reverse()
-    after = update(w, GiGPO(norm="mean_std_norm"), trees)
-    assert before[0] == pytest.approx(after[0], abs=1e-12)
-    torch.testing.assert_close(before[1], after[1], atol=1e-12, rtol=1e-10)
 
 
 @pytest.mark.parametrize("statistics", Statistics)

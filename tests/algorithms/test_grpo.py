@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from algorithm_pieces import in_pieces
 from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
 
@@ -221,29 +220,6 @@ def test_at_ratio_one_the_gradient_is_reinforce(ratio: Ratio) -> None:
     torch.testing.assert_close(logp.grad, expected)
 
 
-def test_equal_returns_teach_nothing_at_all() -> None:
-    for reward in (0.0, 0.1, 0.7, 1 / 3):
-        w = world(0)
-        root = w.state()
-        for _ in range(4):
-            w.end(root.add(w.action(reward)).add(w.state()))
-        for scale in ("group", "batch", "none"):
-            loss, grad = gradient(w, GRPO(scale=scale), [root])
-            assert loss == 0 and not grad.any()
-
-
-def test_siblings_have_no_order() -> None:
-    w = world(3)
-    trees = groups(w)
-    before = gradient(w, GRPO(), trees)
-    for root in trees:
-        for node in root.walk():
-            node.children.reverse()
-    after = gradient(w, GRPO(), trees)
-    assert before[0] == pytest.approx(after[0], abs=1e-12)
-    torch.testing.assert_close(before[1], after[1], atol=1e-12, rtol=1e-10)
-
-
 def test_tasks_are_not_mixed() -> None:
     """A group's advantages do not change when another task joins the batch, whatever that one pays."""
     w = world(4)
@@ -339,16 +315,6 @@ def test_a_shared_tree_is_its_episodes_for_the_relatives(options: dict[str, Any]
         shared, duplicated = gradient(w, algorithm, trees), gradient(w, algorithm, [unshared(t) for t in trees])
         assert shared[0] == pytest.approx(duplicated[0], abs=1e-12)
         torch.testing.assert_close(shared[1], duplicated[1], atol=1e-12, rtol=1e-10)
-
-
-@pytest.mark.parametrize("pieces", [1, 2, 5])
-@pytest.mark.parametrize("options", NEW)
-def test_cut_into_pieces(pieces: int, options: dict[str, Any]) -> None:
-    w = world(3, gap=0.5)
-    algorithm, trees = GRPO(kl_coef=0.3, **options), groups(w, 5)
-    ours, whole = in_pieces(w, algorithm, trees, pieces), gradient(w, algorithm, trees)
-    assert ours[0] == pytest.approx(whole[0], abs=1e-12)
-    torch.testing.assert_close(ours[1], whole[1], atol=1e-12, rtol=1e-10)
 
 
 def test_a_group_that_teaches_nothing_is_not_moved_by_the_others() -> None:

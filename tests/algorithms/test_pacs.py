@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from algorithm_pieces import in_pieces
 from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
 
@@ -140,25 +139,6 @@ def test_counts_are_needed_for_that() -> None:
     assert abs(losses[0] - losses[1]) > 1e-3
 
 
-@pytest.mark.parametrize(("estimator", "spread"), ESTIMATORS)
-@pytest.mark.parametrize("pieces", [1, 2, 5])
-def test_cut_into_pieces(pieces: int, estimator: str, spread: str) -> None:
-    w = world(3)
-    trees = groups(w)
-    algorithm = PACS(estimator=estimator, spread=spread)
-    equal(in_pieces(w, algorithm, trees, pieces), gradient(w, algorithm, trees))
-
-
-def test_siblings_have_no_order() -> None:
-    w = world(3)
-    trees = groups(w)
-    before = gradient(w, PACS(), trees)
-    for root in trees:
-        for node in root.walk():
-            node.children.reverse()
-    equal(before, gradient(w, PACS(), trees))
-
-
 def flat(w: World, labels: list[bool | None], tokens: int = 1) -> Node:
     """A group of one-turn episodes with these verdicts; every one of them is paid 0.05."""
     root = Node(Kind.STATE, w.text(1))
@@ -261,21 +241,6 @@ def test_what_is_no_part_of_a_group() -> None:
     batch = w.batch([full, silent, other], critic=False)
     stats = PACS().loss(batch, w.forward(batch, *w.numbers()), PACS().credit(batch, None)).stats
     assert stats["unlabelled"] == pytest.approx(2 / 6)  # of the six that were played to an end
-
-
-def test_nothing_was_said() -> None:
-    w = world(9)
-    loss, grad = gradient(w, PACS(), [w.state(), w.state()])
-    assert loss == 0 and not grad.any()
-
-
-@pytest.mark.parametrize(("estimator", "spread"), ESTIMATORS)
-def test_log_ratios_out_of_all_bounds(estimator: str, spread: str) -> None:
-    w = world(10)
-    trees = groups(w)
-    for far in (1e3, -1e3, 1e30):
-        w.new = [old + far * (-1) ** i for i, old in enumerate(w.old)]
-        assert gradient(w, PACS(estimator=estimator, spread=spread), trees)[1].abs().max() <= 1e3
 
 
 def test_float32_models_are_welcome() -> None:

@@ -281,17 +281,6 @@ def replace_counts(state: Node) -> Node:
     return replace(state, count=1, children=[replace_counts(child) for child in state.children])
 
 
-def test_siblings_have_no_order() -> None:
-    for options in OPTIONS:
-        w = world(4)
-        trees = [w.tree(), w.tree()]
-        before = update(w, SelfAC(**options), trees)
-        for root in trees:
-            for node in root.walk():
-                node.children.reverse()
-        same(before, update(w, SelfAC(**options), trees[::-1]))
-
-
 def test_faulted_episodes_are_not_there() -> None:
     """Bit for bit: the gradients are those of the batch without them."""
     for options in OPTIONS:

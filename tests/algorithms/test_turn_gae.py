@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from algorithm_trees import World, counted, paths, states, unshared, world
+from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
 
-from agents.backward import backward, cut, forward_parts
-from agents.tree import Batch, Forward, Kind, Node
+from agents.tree import Forward, Kind, Node
 from algorithms.maths import AdvantageScale
 from algorithms.returns import Rows, bi_level_gae
 from algorithms.turn_gae import TurnPPO
@@ -107,26 +106,6 @@ def test_a_shared_tree_is_its_episodes(settings: dict[str, Any]) -> None:
         same(update(w, algorithm, trees), update(w, algorithm, [unshared(t) for t in trees]))
 
 
-@pytest.mark.parametrize("pieces", [1, 2, 5])
-def test_cut_into_pieces(pieces: int) -> None:
-    """Of the states, each part answers for those whose critic prompt it owns."""
-    w = world(3, gap=0.5)
-    algorithm, trees = TurnPPO(kl_coef=0.3, value_clip=0.5), groups(w, 5)
-    batch = w.batch(trees)
-    budget = next(b for b in range(len(batch), 0, -1) if len(cut(batch, b)) >= pieces)
-    assert len(cut(batch, budget)) == pieces
-    logp, before = w.numbers()
-    value = moved(w)
-
-    def model(part: Batch, value: Tensor = value) -> Forward:
-        new = w.forward(part, logp, value)
-        return replace(new, value_S=torch.where(part.critic_S >= 0, new.value_S, 0))
-
-    credit = algorithm.credit(batch, forward_parts(lambda part: model(part, before), batch, budget))
-    loss = backward(model, batch, lambda new: algorithm.loss(batch, new, credit), budget)
-    same((float(loss.total.detach()), logp.grad, value.grad), update(w, algorithm, trees))
-
-
 def test_one_mean_advantage_per_turn_would_not_do() -> None:
     """The control for the test above."""
     w = world(1, gap=0.8)
@@ -191,33 +170,6 @@ def test_where_the_value_is_clipped_it_learns_nothing() -> None:
         new_S = torch.tensor([at, 0.0], dtype=torch.float64, requires_grad=True)
         algorithm.loss(batch, Forward(batch.old_logp_T, batch.old_logp_T, new_S), credit).total.backward()
         assert bool(new_S.grad[0]) is learns  # the target is 1: a value that ran ahead towards it waits
-
-
-def test_turns_that_are_all_the_same_move_nothing_with_a_right_critic() -> None:
-    w = world(0)
-    root = w.state()
-    for _ in range(4):
-        w.end(root.add(w.action(0.7)).add(w.state()))
-    for state in states(root):
-        state.terminated, state.truncated = not state.children, False
-    batch = w.batch([root])
-    value_S = torch.full((5,), 0.7, dtype=torch.float64)
-    logp, _ = w.numbers()
-    new = Forward(w.pick(batch, logp), batch.old_logp_T, value_S)
-    algorithm = TurnPPO()
-    credit = algorithm.credit(batch, new)
-    algorithm.loss(batch, new, credit).total.backward()
-    assert not credit.adv_P.any() and not logp.grad.any()
-
-
-def test_siblings_have_no_order() -> None:
-    w = world(3)
-    trees = groups(w)
-    before = update(w, TurnPPO(), trees)
-    for root in trees:
-        for node in root.walk():
-            node.children.reverse()
-    same(before, update(w, TurnPPO(), trees))
 
 
 def test_faulted_and_unscored_episodes_are_not_there() -> None:
