@@ -145,6 +145,14 @@ class Learner:
         }
         return learned
 
+    def credit(self, trees: Sequence[Tree]) -> dict[EpisodeId, Credited]:
+        """What the episodes of one minibatch would be credited with now; nothing is changed."""
+        piece = self.packed(trees)
+        if self.algorithm.needs_reference:
+            piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
+        self.prepare(piece, self.forward(piece.batch))
+        return self.credited(piece)
+
     def packed(self, trees: Sequence[Tree]) -> _Piece:
         return _Piece(trees, pack([tree.root for tree in trees], self.critic_prompt, self.model.device))
 

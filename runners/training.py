@@ -17,17 +17,15 @@ from safetensors.torch import load_file, save_file
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
-from agents.actor_critic import ActorCritic
 from agents.engine import SamplingSettings
 from agents.forest import Tree, grow
 from agents.judge import JudgeKind
 from agents.react import Job
 from agents.rollout import Played
-from agents.separate_critic import SeparateActorCritic
-from agents.value_head import CriticSettings, SeparateCriticSettings
 from algorithms.base import Algorithm
 from algorithms.mismatch import sampling_warning
 from runners import checkpoint
+from runners.actors import actor_of
 from runners.budget import Budget
 from runners.config import UserError, dump_json
 from runners.controller import Controller
@@ -88,13 +86,7 @@ class Training:
         self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
         if resume is not None:
             read_run(folder).check(base)
-        critic: CriticSettings | SeparateCriticSettings | None = parts.get("critic")
-        made_from: Any = {"temperature": train.temperature, "seed": train.seed}
-        if isinstance(critic, SeparateCriticSettings):
-            self.model: ActorCritic = SeparateActorCritic(base.model, parts["lora"], critic, **made_from)
-        else:
-            self.model = ActorCritic(base.model, parts["lora"], critic, **made_from)
-        prompt = self.chat.critic_prompt(critic.prompt) if isinstance(critic, CriticSettings) else ()
+        self.model, prompt = actor_of(base, train, parts)
         self.learner = Learner(self.model, self.algorithm, prompt, train)
         env = self.make_env()
         self.stream = TaskStream(env.tasks("train"), train.seed)
