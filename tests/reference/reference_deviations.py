@@ -347,8 +347,8 @@ DEVIATIONS = {
     "labels outside judgment lines": Deviation(
         ("adca_parse_judgments",),
         lambda case: len(_numbers(case)) != case.inputs["num_steps"],
-        "where its judgment lines are not as many as the steps, the peer takes the first words GOOD and BAD of the whole "
-        "reply, also those of an analysis",
+        "where its judgment lines are not as many as the steps, the peer takes the first words GOOD and BAD of the "
+        "whole reply, also those of an analysis",
         "labels come from judgment lines that number all steps; all others are None",
     ),
     "steps from 1": Deviation(
@@ -362,12 +362,6 @@ DEVIATIONS = {
         lambda case: "error" in case.outputs,
         "the peer raises, and then takes the outcome for the label of every step",
         "every label is None: counted, and part of no statistic",
-    ),
-    "marks around a word": Deviation(
-        ("adca_parse_judgments",),
-        lambda case: _numbers(case) != _numbers(case, marked=True) == set(range(case.inputs["num_steps"])),
-        "the peer's judgment lines hold a bare word; it finds a marked one by the words of the whole reply",
-        "**GOOD** is GOOD",
     ),
     "both words at once": Deviation(
         ("adca_parse_judgments",),
@@ -390,11 +384,10 @@ DEVIATIONS = {
 }
 
 
-def _numbers(case: Case, *, marked: bool = False) -> set[int]:
-    """The steps that have a judgment line, as the peer reads one, or with marks around the word."""
-    marks = r"[\s*_`]*" if marked else r"\s*"
-    found = re.findall(rf"Step\s+(\d+)\s+Judgment:{marks}(?:GOOD|BAD)", case.inputs["response"], re.IGNORECASE)
-    return {int(number) for number in found}
+def _numbers(case: Case) -> set[int]:
+    """The steps that have a judgment line, as the peer reads one."""
+    lines = r"Step\s+(\d+)\s+Judgment:\s*(?:GOOD|BAD)"
+    return {int(number) for number in re.findall(lines, case.inputs["response"], re.IGNORECASE)}
 
 
 def _k3(x: torch.Tensor) -> torch.Tensor:
