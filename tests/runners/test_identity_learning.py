@@ -47,7 +47,8 @@ def success(run: Training, *, greedy: bool = False) -> float:
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
 def test_the_identity_environment_is_solved(tmp_path: Path, algo: str) -> None:
     # Solved completely, this task has batches of which Self-AC would only learn its critic's error.
-    steady = ("--selfac.std-floor", "0.1") if algo == "selfac" else ()
+    floors = {"selfac": "--selfac.std-floor", "naive_ac": "--naive-ac.formula.std-floor", "ppo": "--ppo.std-floor"}
+    steady = (floors[algo], "0.1") if algo in floors else ()
     with training(tmp_path / "run", "--algo", algo, *JUDGED.get(algo, ()), *steady, text=SETTINGS) as run:
         before, greedy_before = success(run), success(run, greedy=True)
         assert 0.02 <= before <= 0.5 and greedy_before <= 0.75, "there must be something to learn, and a beginning"
