@@ -8,6 +8,7 @@ answer has no labels.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -96,6 +97,8 @@ class EndpointJudge:
             raise JudgeError(
                 "the judge's key holds characters that no key has: look at DASHSCOPE_API_KEY, OPENAI_API_KEY"
             )
+        # Its debug lines show the headers of answers, in which an endpoint may repeat what it was sent.
+        logging.getLogger("httpcore2").setLevel(logging.INFO)
         self._client = httpx2.Client(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=settings.timeout,
@@ -241,13 +244,13 @@ class EndpointJudge:
         )
 
     def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+        for shape in filter(None, (self._key, json.dumps(self._key)[1:-1])):
+            text = text.replace(shape, "***")
+        return text
 
     def _log(self, entry: Mapping[str, Any]) -> None:
         """Adds a line to judge.jsonl; nothing for an empty entry, but the file is there."""
         assert self.settings.log_dir is not None
-        line = json.dumps(entry) + "\n" if entry else ""
-        if self._key:
-            line = line.replace(json.dumps(self._key)[1:-1], "***")
+        line = self._without_key(json.dumps(entry)) + "\n" if entry else ""
         with self._lock, (self.settings.log_dir / "judge.jsonl").open("a", encoding="utf-8") as file:
             file.write(line)
