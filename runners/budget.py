@@ -24,7 +24,7 @@ class Budget:
     """Tokens sampled so far."""
 
     def add(self, episodes: Sequence[Episode]) -> None:
-        actions = {id(action): len(action.tokens) for episode in episodes for action, _ in episode.turns}
+        actions = {id(action): len(action.tokens) for episode in episodes for action, _ in episode.own_turns}
         self.steps += len(actions)
         self.tokens += sum(actions.values())
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from safetensors.torch import save
 from torch import Tensor
 
+from agents.branching import Plan
 from agents.engine import SamplingSettings
 from agents.react import Job
 from agents.rollout import FaultSettings, Played, Stalled
@@ -22,7 +23,8 @@ _WINDOW, _LEAST = 200, 20
 class Controller:
     """Owns the workers and the version they play with.
 
-    Jobs are handed out in portions of ``portion``, so that the number of workers changes nothing but the time it takes.
+    Jobs are handed out in portions of ``portion``, so that the number of workers changes nothing but the time it takes;
+    tasks whose episodes fork are never divided.
     """
 
     def __init__(self, workers: Workers, portion: int, faults: FaultSettings) -> None:
@@ -37,14 +39,22 @@ class Controller:
         self.workers.load(version, data, hashlib.sha256(data).hexdigest())
         self.version = version
 
-    def play(self, jobs: Sequence[Job], sampling: SamplingSettings, on_end: Callable[[], None] | None = None) -> Played:
-        """Plays ``jobs`` with the loaded policy.
+    def play(
+        self,
+        jobs: Sequence[Job],
+        sampling: SamplingSettings,
+        on_end: Callable[[], None] | None = None,
+        plan: Plan | None = None,
+    ) -> Played:
+        """Plays ``jobs`` with the loaded policy; with a ``plan`` they are the episodes that each task may have.
 
         Raises UserError when too many environments break, nothing ends, or a worker is lost for good.
         """
         if self.version is None:
             raise RuntimeError("load a policy first")
-        specs = [Spec(tuple(jobs[i : i + self.portion]), sampling) for i in range(0, len(jobs), self.portion)]
+        group = plan.sampling.group if plan else 1
+        portion = self.portion // group * group
+        specs = [Spec(tuple(jobs[i : i + portion]), sampling, plan) for i in range(0, len(jobs), portion)]
         futures = [self.workers.submit(spec, self.version, on_end) for spec in specs]
         whole = Played([])
         for future in futures:

@@ -49,6 +49,7 @@ def episode_record(step: int, episode: Episode, credited: Credited) -> dict[str,
         "user": episode.prompt[1],
         "prompt_tokens": episode.root.tokens,
         "oracle": episode.root.oracle,
+        **({} if episode.forked_from is None else {"forked_from": episode.forked_from, "inherited": episode.inherited}),
         "turns": [
             {
                 "action": text,

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
+from agents.branching import Plan
 from agents.engine import SamplingSettings
 from agents.forest import Tree, grow
 from agents.judge import JudgeKind
@@ -32,6 +33,7 @@ from runners.controller import Controller
 from runners.curve import draw_curve
 from runners.folder import hold
 from runners.generators import load_rng_state, rng_state
+from runners.group_costs import group_costs
 from runners.interrupts import Interrupts, Stopped
 from runners.judging import Judging, judge_settings, local_judge, remote_judge
 from runners.learner import Learned, Learner
@@ -73,7 +75,13 @@ class Training:
             "--react.oracle": parts["react"].oracle,
         }
         react = replace(parts["react"], oracle=any(asks_oracle.values()))
-        self.group = self.algorithm.sampling.group
+        sampling = self.algorithm.sampling
+        self.group = sampling.group
+        self.plan = None if sampling.initial is None else Plan(sampling, self.algorithm.branch)
+        if self.plan and self.group > train.slots:
+            raise UserError(
+                f"--slots {train.slots} must hold the {self.group} episodes of a task, which fork: raise it"
+            )
         if train.episodes % self.group or train.episodes // self.group < train.minibatches:
             raise UserError(
                 f"--episodes {train.episodes} must be a multiple of the group of {self.group}, with at least one task "
@@ -167,11 +175,12 @@ class Training:
         jobs = self.jobs()
         self.ledger.dispatch(update, [job.id for job in jobs])
         self.controller.load(self.update, self.model.policy_state())
-        played = self.controller.play(jobs, SamplingSettings(temperature=self.train.temperature))
+        played = self.controller.play(jobs, SamplingSettings(temperature=self.train.temperature), plan=self.plan)
         seconds = time.monotonic() - started
         if played.episodes and not any(episode.turns for episode in played.episodes):
             raise UserError(f"no task fits --react.max-tokens {self.parts['react'].max_tokens}: raise it")
-        row = episode_stats(played, self.group) | {
+        row = episode_stats(played, self.group) | group_costs(played.episodes)
+        row |= {
             "sampled_tokens_per_s": sum(e.sampled_tokens for e in played.episodes) / seconds,
             "seconds_rollout": seconds,
             "seconds_env": played.seconds_env,
@@ -195,7 +204,7 @@ class Training:
                 self.save()
 
     def jobs(self) -> list[Job]:
-        """What the next update plays: ``group`` episodes of each of its tasks."""
+        """What the next update plays: ``group`` episodes of each of its tasks, whether or not they fork."""
         jobs = []
         for _ in range(self.train.episodes // self.group):
             task, visit = next(self.stream)

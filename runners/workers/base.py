@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
+from agents.branching import Plan
 from agents.engine import SamplingSettings
 from agents.react import Job
 from agents.rollout import Played
@@ -27,6 +28,8 @@ class Spec:
 
     jobs: tuple[Job, ...]
     sampling: SamplingSettings
+    plan: Plan | None = None
+    """How the jobs of each task branch; None: each job is an episode that begins at the root."""
 
 
 class WorkerLost(RuntimeError):  # noqa: N818

@@ -62,6 +62,7 @@ class Worker:
             self.chat,
             spec.jobs,
             self.settings.react,
+            plan=spec.plan,
             faults=self.settings.faults,
             exact=self.settings.exact,
             on_episode=lambda _: on_end() if on_end else None,
