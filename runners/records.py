@@ -65,6 +65,7 @@ def episode_record(step: int, episode: Episode, credited: Credited) -> dict[str,
                 "terminated": state.terminated,
                 "truncated": state.truncated,
                 "oracle": state.oracle,
+                **({} if action.label is None else {"label": action.label}),
             }
             for (action, state), (text, seen), value, advantage in zip(
                 episode.turns, episode.texts, values[:-1], advantages, strict=True

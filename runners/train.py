@@ -49,6 +49,8 @@ def begin(argv: Sequence[str], console: Console) -> Training:
     train, parts = parse(Train, parts_of, argv, about=about)
     if train.init_from is not None:
         train = replace(train, init_from=locate(train.init_from, console)[1])
+    if "judge" in parts and (critic := parts["judge"].run) is not None:
+        parts["judge"] = replace(parts["judge"], run=locate(critic, console)[1])
     torch.set_num_threads(train.threads)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     folder = open_run_folder(train.out or Path("runs") / f"{train.env}-{train.algo}-{train.seed}-{stamp}")
