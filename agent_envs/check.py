@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -17,6 +16,9 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
+from agent_envs.check_oracle import check_oracle
+from agent_envs.contract import ContractError as ContractError
+from agent_envs.contract import Make, frozen, need, sample, step
 from agent_envs.core import SPLITS, Task, TextEnv
 
 HOSTILE = (
@@ -34,17 +36,12 @@ HOSTILE = (
 )
 _LONG = 200_000
 _SECONDS = 2.0
-Make = Callable[[], TextEnv]
-
-
-class ContractError(AssertionError):
-    """An environment breaks the contract."""
 
 
 def check_text_env(env: TextEnv | Make, *, tasks: int = 4, seed: int = 0) -> None:
     """Run all checks. `env` is an instance, or a class or function that makes one; `tasks` are played per split."""
     if isinstance(env, TextEnv):
-        copy = _frozen(env)
+        copy = frozen(env)
         make: Make = lambda: pickle.loads(copy)  # noqa: E731
     else:
         make = env
@@ -52,30 +49,18 @@ def check_text_env(env: TextEnv | Make, *, tasks: int = 4, seed: int = 0) -> Non
         check(make, tasks, seed)
 
 
-def _frozen(env: TextEnv) -> bytes:
-    try:
-        return pickle.dumps(env)
-    except Exception as error:
-        raise ContractError(f"{env.name}: cannot be pickled ({error}): keep handles out of its state") from error
-
-
-def _need(condition: bool, env: TextEnv, message: str) -> None:
-    if not condition:
-        raise ContractError(f"{env.name}: {message}")
-
-
 def check_declaration(make: Make, tasks: int, seed: int) -> None:
     """Name, frozen settings with a docstring-able field each, a help that names every action."""
     env = make()
-    _need(isinstance(getattr(type(env), "name", None), str), env, "the class needs a str `name`")
+    need(isinstance(getattr(type(env), "name", None), str), env, "the class needs a str `name`")
     config = type(env.config)
-    frozen = is_dataclass(config) and config.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    _need(config is env.Config and frozen, env, "`Config` must be a frozen dataclass, and `config` an instance of it")
-    _need("max_turns" in [field.name for field in fields(config)], env, "`Config` needs the field max_turns")
+    is_frozen = is_dataclass(config) and config.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    need(config is env.Config and is_frozen, env, "`Config` must be a frozen dataclass, and `config` an instance of it")
+    need("max_turns" in [field.name for field in fields(config)], env, "`Config` needs the field max_turns")
     env.reset(seed=seed)
     prompt, language = env.system_prompt(), env.task.language
     for verb in env.grammar.verbs:
-        _need(verb.call(language) in prompt, env, f"the system prompt does not show the action {verb.name}")
+        need(verb.call(language) in prompt, env, f"the system prompt does not show the action {verb.name}")
 
 
 def check_gymnasium(make: Make, tasks: int, seed: int) -> None:
@@ -95,19 +80,19 @@ def check_tasks(make: Make, tasks: int, seed: int) -> None:
     seen: dict[str, str] = {}
     for split in SPLITS:
         found = env.tasks(split)
-        _need(len(found) > 0, env, f"the {split} split has no task")
+        need(len(found) > 0, env, f"the {split} split has no task")
         for index in range(min(len(found), 200)):
             task = found[index]
-            _need(
+            need(
                 task.split == split and task.language in ("en", "zh") and task.level >= 1, env, f"bad fields in {task}"
             )
-            _need(bool(task.prompt.strip()), env, f"task {task.id} has an empty prompt")
-            _need(task.id not in seen, env, f"task id {task.id} is in {seen.get(task.id)} and in {split}")
+            need(bool(task.prompt.strip()), env, f"task {task.id} has an empty prompt")
+            need(task.id not in seen, env, f"task id {task.id} is in {seen.get(task.id)} and in {split}")
             seen[task.id] = split
-            _need(task == other.tasks(split)[index], env, f"task {index} of {split} differs between two makes")
-            _need(found.find(task.id) == task, env, f"tasks({split!r}).find({task.id!r}) is not that task")
+            need(task == other.tasks(split)[index], env, f"task {index} of {split} differs between two makes")
+            need(found.find(task.id) == task, env, f"tasks({split!r}).find({task.id!r}) is not that task")
             content = f"{task.prompt}\0{task.data!r}"
-            _need(seen.setdefault(content, split) == split, env, f"task {task.id} is also in {seen[content]}")
+            need(seen.setdefault(content, split) == split, env, f"task {task.id} is also in {seen[content]}")
 
 
 def check_reset(make: Make, tasks: int, seed: int) -> None:
@@ -117,33 +102,33 @@ def check_reset(make: Make, tasks: int, seed: int) -> None:
         task = env.tasks(split)[0]
         for wanted in (task, task.id):
             prompt, info = env.reset(options={"task": wanted})
-            _need(prompt == task.prompt and env.task == task, env, f"reset with task {task.id} shows another one")
-            _need(info.get("task") == task.id, env, "the info of reset must hold the task's id under 'task'")
+            need(prompt == task.prompt and env.task == task, env, f"reset with task {task.id} shows another one")
+            need(info.get("task") == task.id, env, "the info of reset must hold the task's id under 'task'")
         env.reset(seed=seed, options={"split": split})
-        _need(env.task.split == split, env, f"reset with split {split} drew a task of {env.task.split}")
-    _need(env.reset(seed=seed) == other.reset(seed=seed), env, "the same seed drew different tasks")
+        need(env.task.split == split, env, f"reset with split {split} drew a task of {env.task.split}")
+    need(env.reset(seed=seed) == other.reset(seed=seed), env, "the same seed drew different tasks")
     drawn = {make().reset(seed=at)[1]["task"] for at in range(12)}
-    _need(len(drawn) > 1 or len(env.tasks("train")) == 1, env, "twelve seeds draw one task: use np_random")
+    need(len(drawn) > 1 or len(env.tasks("train")) == 1, env, "twelve seeds draw one task: use np_random")
 
 
 def check_expert(make: Make, tasks: int, seed: int) -> None:
     """The expert earns full marks, changes nothing by being asked, and its flawed twin plays to the end."""
     env = make()
-    for task in _sample(env, tasks):
+    for task in sample(env, tasks):
         env.reset(seed=seed, options={"task": task})
         total, over = 0.0, False
         info: dict[str, Any] = {}
         while not over:
             turn = env.expert()
-            _need(turn == env.expert(), env, "asking the expert changes what it answers")
-            _, reward, terminated, truncated, info = _step(env, turn)
-            _need(not info["invalid"], env, f"the expert's turn {turn!r} is invalid: {info['error']}")
+            need(turn == env.expert(), env, "asking the expert changes what it answers")
+            _, reward, terminated, truncated, info = step(env, turn)
+            need(not info["invalid"], env, f"the expert's turn {turn!r} is invalid: {info['error']}")
             total, over = total + reward, terminated or truncated
-        _need(info["success"] is True and total >= 1 - 1e-6, env, f"the expert gets {total:g} of 1 on task {task.id}")
+        need(info["success"] is True and total >= 1 - 1e-6, env, f"the expert gets {total:g} of 1 on task {task.id}")
         env.reset(seed=seed, options={"task": task})
         rng, over = np.random.default_rng(seed), False
         while not over:
-            _, _, terminated, truncated, _ = _step(env, env.expert(flaw=1.0, rng=rng))
+            _, _, terminated, truncated, _ = step(env, env.expert(flaw=1.0, rng=rng))
             over = terminated or truncated
 
 
@@ -155,17 +140,17 @@ def check_any_text(make: Make, tasks: int, seed: int) -> None:
         env.reset(seed=seed)
         wish = env.expert()
         try:
-            info = _step(env, text)[4]
+            info = step(env, text)[4]
         except Exception as error:
             raise ContractError(f"{env.name}: the action {text[:40]!r} raised {error!r}") from error
-        _need(not info["invalid"] or bool(info["error"]), env, "an invalid action needs its reason in info['error']")
+        need(not info["invalid"] or bool(info["error"]), env, "an invalid action needs its reason in info['error']")
         if info["invalid"] and info["success"] is None:
-            _need(env.expert() == wish, env, f"the invalid action {text[:40]!r} changed the state")
+            need(env.expert() == wish, env, f"the invalid action {text[:40]!r} changed the state")
     for piece in ("(", "<action>", "<think>", "a\n", "X(1)\n", "，", "é🙂"):
         env.reset(seed=seed)
         began = time.perf_counter()
-        _step(env, piece * (_LONG // len(piece)))
-        _need(time.perf_counter() - began < _SECONDS, env, f"{_LONG} characters of {piece!r} take too long")
+        step(env, piece * (_LONG // len(piece)))
+        need(time.perf_counter() - began < _SECONDS, env, f"{_LONG} characters of {piece!r} take too long")
 
 
 def check_turn_limit(make: Make, tasks: int, seed: int) -> None:
@@ -179,12 +164,12 @@ def check_turn_limit(make: Make, tasks: int, seed: int) -> None:
         raise ContractError(f"{env.name}: step before reset must raise gymnasium.error.ResetNeeded")
     env.reset(seed=seed)
     for turn in range(1, env.max_turns + 1):
-        _, _, terminated, truncated, info = _step(env, "no action at all")
-        _need(info["invalid"], env, "a turn without an action must be invalid")
-        _need(
+        _, _, terminated, truncated, info = step(env, "no action at all")
+        need(info["invalid"], env, "a turn without an action must be invalid")
+        need(
             not terminated and truncated == (turn == env.max_turns), env, f"turn {turn} of {env.max_turns} ends wrongly"
         )
-        _need(info["success"] is (False if truncated else None), env, "success is None until the end, then a bool")
+        need(info["success"] is (False if truncated else None), env, "success is None until the end, then a bool")
     try:
         env.step("x")
     except ResetNeeded:
@@ -195,31 +180,31 @@ def check_turn_limit(make: Make, tasks: int, seed: int) -> None:
 def check_replay(make: Make, tasks: int, seed: int) -> None:
     """The same seed and turns give the same episode, in a fork and after pickling too."""
     env = make()
-    for task in _sample(env, tasks):
+    for task in sample(env, tasks):
         turns = _turns(env, task, seed)
         want = _replay(env, turns, task, seed)
-        _need(want == _replay(make(), turns, task, seed), env, f"task {task.id} does not replay exactly under a seed")
+        need(want == _replay(make(), turns, task, seed), env, f"task {task.id} does not replay exactly under a seed")
         for cut in range(len(turns)):
             env.reset(seed=seed, options={"task": task})
             for turn in turns[:cut]:
                 env.step(turn)
-            twin, copy = env.fork(), pickle.loads(_frozen(env))
+            twin, copy = env.fork(), pickle.loads(frozen(env))
             for text in ("no action", *turns[cut:]):  # the twin goes elsewhere; the original must not notice
                 if not twin._over:
                     twin.step(text)
             twin.np_random.random(7)
             twin.reset(seed=seed + 1)
-            rest = [_step(env.fork(), turns[cut]), *(_step(env, turn) for turn in turns[cut:])]
-            _need(rest[1:] == want[cut:], env, f"a fork after turn {cut} of {task.id} disturbs its origin")
-            _need(rest[0] == want[cut], env, f"a fork after turn {cut} of {task.id} goes on differently")
-            _need(
-                [_step(copy, turn) for turn in turns[cut:]] == want[cut:],
+            rest = [step(env.fork(), turns[cut]), *(step(env, turn) for turn in turns[cut:])]
+            need(rest[1:] == want[cut:], env, f"a fork after turn {cut} of {task.id} disturbs its origin")
+            need(rest[0] == want[cut], env, f"a fork after turn {cut} of {task.id} goes on differently")
+            need(
+                [step(copy, turn) for turn in turns[cut:]] == want[cut:],
                 env,
                 f"a pickle after turn {cut} of {task.id} goes on differently",
             )
     env.reset(seed=seed)
     same = env.fork().np_random.random() == env.np_random.random()
-    _need(same, env, "a fork must copy np_random, not share or renew it")
+    need(same, env, "a fork must copy np_random, not share or renew it")
 
 
 def check_close(make: Make, tasks: int, seed: int) -> None:
@@ -231,10 +216,6 @@ def check_close(make: Make, tasks: int, seed: int) -> None:
             env.close()
         except Exception as error:
             raise ContractError(f"{env.name}: close must be callable twice, but raised {error!r}") from error
-
-
-def _sample(env: TextEnv, tasks: int) -> list[Task]:
-    return [env.tasks(split)[at] for split in SPLITS for at in range(min(tasks, len(env.tasks(split))))]
 
 
 def _turns(env: TextEnv, task: Task, seed: int) -> list[str]:
@@ -249,20 +230,7 @@ def _turns(env: TextEnv, task: Task, seed: int) -> list[str]:
 
 def _replay(env: TextEnv, turns: list[str], task: Task, seed: int) -> list[Any]:
     env.reset(seed=seed, options={"task": task})
-    return [_step(env, turn) for turn in turns]
-
-
-def _step(env: TextEnv, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-    """One step whose five values have the right types."""
-    result = env.step(text)
-    observation, reward, terminated, truncated, info = result
-    _need(isinstance(observation, str), env, f"an observation must be a str, not {type(observation).__name__}")
-    _need(type(reward) is float and np.isfinite(reward), env, f"a reward must be a finite float, not {reward!r}")
-    _need(type(terminated) is bool and type(truncated) is bool, env, "terminated and truncated must be bools")
-    wanted = {"success", "invalid", "error", "action", "metrics"}
-    _need(wanted <= set(info), env, f"info lacks {sorted(wanted - set(info))}")
-    _need(all(type(value) is float for value in info["metrics"].values()), env, "metrics must be floats")
-    return result
+    return [step(env, turn) for turn in turns]
 
 
 CHECKS = (
@@ -274,5 +242,6 @@ CHECKS = (
     check_any_text,
     check_expert,
     check_replay,
+    check_oracle,
     check_close,
 )

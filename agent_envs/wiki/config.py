@@ -64,6 +64,8 @@ class WikiConfig:
     """Beta of that F; below 1 saving too much costs more than saving too little."""
     invalid_penalty: float = 0.0
     """Taken from the reward at every invalid action."""
+    skill: float = 0.8
+    """Chance that the agent of whom the oracle speaks makes the expert's next turn; its other turns change nothing."""
 
     def __post_init__(self) -> None:
         for name, low, high in (
@@ -85,6 +87,8 @@ class WikiConfig:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise SettingsError(f"wiki: {name} must be from {low} to {high}, not {value}")
+        if not 0 < self.skill < 1:
+            raise SettingsError(f"wiki: skill must lie between 0 and 1, not {self.skill}")
         if not self.languages or set(self.languages) - set(LANGUAGES) or len(set(self.languages)) < len(self.languages):
             raise SettingsError(
                 f"wiki: languages must be distinct ones of {', '.join(LANGUAGES)}, not {self.languages}"

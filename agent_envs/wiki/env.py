@@ -6,6 +6,7 @@ a missing page or line is an answer, a backend that fails raises.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from agent_envs.wiki.config import Corpus, WikiConfig
 from agent_envs.wiki.corpus import backend_of, tasks_of
 from agent_envs.wiki.expert import Situation, expert_turn
 from agent_envs.wiki.names import parts
+from agent_envs.wiki.oracle import chance
 from agent_envs.wiki.relations import RELATIONS
 from agent_envs.wiki.reward import reward, score
 from agent_envs.wiki.tasks import Gold
@@ -258,6 +260,24 @@ class WikiEnv(TextEnv):
             exercises.append((given, turn.removeprefix(given)))
         text = replies.show_page(page, 1, task.language, self.config.max_lines, self.config.max_chars)
         return text, exercises
+
+    def oracle(self) -> float:
+        """The chance of the agent that `agent_envs.wiki.oracle` describes, as skilled as the settings say."""
+        return chance(self._expert_steps(), self.max_turns - self.turn, self.config.skill)
+
+    def _expert_steps(self) -> list[bool]:
+        """The turns of an expert with time to spare, from here to the answer: True where it only saves evidence.
+
+        Ends early where more must be done than there are turns left.
+        """
+        ghost = copy.copy(self)
+        ghost.turn, ghost.max_turns = 0, 10_000
+        saves: list[bool] = []
+        while ghost._state.answer is None and saves.count(False) <= self.max_turns - self.turn:
+            action = ghost.grammar.parse(ghost.expert())
+            ghost._act(action)
+            saves.append(action.name == "SAVE_LINE_IDS")
+        return saves
 
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
         now = Situation(
