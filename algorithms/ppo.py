@@ -111,8 +111,8 @@ class PPO(Algorithm[TokenCredit]):
             "std_floor acts with normalize std or whiten only",
         )
         require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
-        require(0 < self.clip_low <= 1, f"clip_low must lie between 0 and 1, not {self.clip_low}")
-        require(self.clip_high > 0, f"clip_high must be above 0, not {self.clip_high}")
+        require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
+        require(self.clip_high >= 0, f"clip_high must not be negative, but is {self.clip_high}")
         require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
         require(self.value_coef > 0, f"value_coef must be above 0, not {self.value_coef}")
         require(self.value_clip > 0, f"value_clip must be above 0, not {self.value_clip}")
