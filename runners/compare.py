@@ -22,10 +22,12 @@ if __name__ == "__main__":
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 
+from agent_envs import registry
 from runners.comparison.claims import Claim, read_claims
 from runners.comparison.measures import measured
 from runners.comparison.plan import (
@@ -41,10 +43,11 @@ from runners.comparison.plan import (
 )
 from runners.comparison.processes import Job, carry_out
 from runners.comparison.report import write_report
-from runners.comparison.runs import Measured, check, is_measured, job_of
+from runners.comparison.runs import Measured, check, credit_steps, is_measured, job_of
 from runners.comparison.tuning import Tried, candidates, judge
 from runners.config import UserError, parse, run_program
 from runners.folder import hold
+from runners.measure import pick_tasks
 from runners.runs import base_of
 
 SECTIONS = ("entrants", "tune", "claims")
@@ -75,16 +78,20 @@ class Compare:
     """Episodes of each of `pass_tasks` test tasks, for pass@k; 0 for none."""
     pass_tasks: int = 100
     """Test tasks for pass@k."""
+    credit_episodes: int = 0
+    """Episodes with which each seed's entrants are asked whom they credit (runners/credit.py); 0 for none."""
+    credit_group: int = 8
+    """Episodes of one task among them."""
     tune_env_steps: int = 0
     """Environment steps of each run of the tuning; 0 for as many as the others have."""
 
     def __post_init__(self) -> None:
         if self.seeds < 2:
             raise ValueError(f"seeds must be at least 2, not {self.seeds}: a single run tells nothing about the spread")
-        for name in ("env_steps", "jobs", "test_tasks", "pass_tasks"):
+        for name in ("env_steps", "jobs", "test_tasks", "pass_tasks", "credit_group"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
-        for name in ("pass_samples", "tune_env_steps"):
+        for name in ("pass_samples", "credit_episodes", "tune_env_steps"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
 
@@ -127,6 +134,23 @@ class Plan:
             if tried.chosen:
                 own[tried.entrant] = merged(own[tried.entrant], tried.settings)
         return self._resolved(own, self.compare.env_steps, console)
+
+    def check(self, console: Console) -> None:
+        """Raises UserError for what would go wrong later."""
+        self.tried(console)
+        entrants = list(self.entrants(console).values())
+        env = registry.make(self.compare.env, entrants[0].parts[self.compare.env])
+        pick_tasks(
+            env, "test", max(self.compare.test_tasks, self.compare.pass_tasks if self.compare.pass_samples else 1)
+        )
+        if self.compare.credit_episodes:
+            env.reset(seed=0, options={"split": "test"})
+            if env.oracle() is None:
+                raise UserError(
+                    f"--credit-episodes needs an environment with an oracle, and {self.compare.env} has none"
+                )
+            if self.compare.credit_episodes < self.compare.credit_group:
+                raise UserError("--credit-episodes must be at least one group (--credit-group)")
 
     def tried(self, console: Console) -> dict[str, list[PlannedRun]]:
         """The runs of the tuning, by entrant. Raises UserError."""
@@ -223,6 +247,18 @@ def tune(plan: Plan, console: Console) -> list[Tried]:
     return judge(plan.tune, folders, plan.compare.tuning_steps)
 
 
+def credit(plan: Plan, runs: Sequence[PlannedRun], console: Console) -> None:
+    """Asks the entrants of each seed whom they credit. Raises UserError."""
+    folder, asked = plan.compare.folder / "credit", (plan.compare.credit_episodes, plan.compare.credit_group)
+    jobs = []
+    for seed in range(plan.compare.seeds):
+        mine = [run for run in runs if run.seed == seed]
+        player = next(run for run in mine if run.entrant == plan.baseline)
+        steps = partial(credit_steps, mine, player, folder / str(seed), *asked)
+        jobs.append(Job(f"credit, seed {seed}", plan.compare.folder / "logs" / f"credit-{seed}.log", steps))
+    do(jobs, plan, "crediting", console)
+
+
 def compare(plan: Plan, console: Console) -> None:
     """Everything, in its order. Raises UserError."""
     folder, logs = plan.compare.folder, plan.compare.folder / "logs"
@@ -238,16 +274,16 @@ def compare(plan: Plan, console: Console) -> None:
     if not is_measured(start, plan.compare.measured):
         command = plan.compare.measured.command(runs[0].folder, start, "base")
         do([Job("the start", logs / "start.log", lambda: iter([command]))], plan, "measuring", console)
+    if plan.compare.credit_episodes:
+        credit(plan, runs, console)
     settings = {"compare": asdict(plan.compare), "common": plan.common, "entrants": plan.own}
-    page = write_report(folder, plan.baseline, runs, plan.compare.env_steps, tried, plan.claims, settings, console)
+    page = write_report(folder, plan.baseline, runs, plan.compare.env_steps, tried, plan.claims, settings)
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
 
 
 def main() -> None:
     plan, console = read_plan(sys.argv[1:]), Console()
-    if plan.tune:
-        plan.tried(console)
-    plan.entrants(console)
+    plan.check(console)
     try:
         plan.compare.folder.mkdir(parents=True, exist_ok=True)
         lock = hold(plan.compare.folder)

@@ -1,7 +1,7 @@
 """Claims and what becomes of them: the interval decides, not the mean.
 
 Invariant: a claim holds when its whole interval lies on its side of the threshold, does not hold when none of it does,
-and is undecided otherwise.
+and is undecided otherwise, and wherever there are too few seeds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import numpy as np
 from runners.comparison.measures import Figures, grid, interval
 from runners.config import UserError
 from runners.intervals import Interval
+
+LEAST_SEEDS = 5
+"""With fewer, an interval over seeds does not hold what it promises."""
 
 
 class Verdict(StrEnum):
@@ -100,7 +103,7 @@ def judge(claim: Claim, figures: Mapping[str, Mapping[int, Figures]]) -> Judged:
     names = [claim.entrant, claim.against, *([claim.of] if claim.kind == Kind.SHARE else [])]
     seeds = sorted(set.intersection(*(set(figures[name]) for name in names)))
     value = interval(*(grid(figures[name], claim.measure, seeds) for name in names), combine=_COMBINE[claim.kind])
-    return Judged(claim, value, verdict(value, claim))
+    return Judged(claim, value, verdict(value, claim) if len(seeds) >= LEAST_SEEDS else Verdict.UNDECIDED)
 
 
 def verdict(value: Interval | None, claim: Claim) -> Verdict:

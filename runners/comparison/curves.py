@@ -22,7 +22,7 @@ AXES = {
     "busy_seconds": "seconds of playing and learning",
 }
 """What success is drawn against. The seconds are the sum of rollout, old log-probabilities and update."""
-PARTS = ("seconds_rollout", "seconds_forward", "seconds_update")
+LEARNING = ("seconds_judge", "seconds_forward", "seconds_update")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def read_history(folder: Path) -> History:
     busy, valid = 0.0, dict[int, dict[str, Any]]()
     for entry in entries:
         if entry["kind"] == "update":
-            busy += sum(entry[part] for part in PARTS)
+            busy += sum(entry.get(part, 0.0) for part in ("seconds_rollout", *LEARNING))
             rows.append({key: value for key, value in entry.items() if key != "kind"} | {"busy_seconds": busy})
         elif entry["split"] == "valid":
             at = valid.setdefault(entry["update"], {"env_steps": rows[-1]["env_steps"] if rows else 0.0})

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from runners.comparison.curves import History, area, area_between, reached
+from runners.comparison.curves import LEARNING, History, area, area_between, reached
 from runners.comparison.plan import PlannedRun
 from runners.intervals import Grid, Interval, over_seeds, pass_at_k
 
@@ -27,36 +27,39 @@ class Measure:
     """How a measure is called and written."""
 
     title: str
-    form: str = ".3f"
-    about: str = ""
+    form: str
+    better: int
+    """1 where more is better, -1 where less is, 0 where neither."""
+    about: str
 
 
 MEASURES = {
-    "auc": Measure("area under the curve", about=(
+    "auc": Measure("area under the curve", ".3f", 1, (
         "mean of the sampled success of the training batches over environment steps, from 0 to the budget; each batch "
-        "weighs the steps it took")),
-    "auc_valid": Measure("… on validation tasks", about=(
-        "mean over environment steps of the line through the sampled evaluations on validation tasks; the first and "
-        "the last of them hold on to the ends")),
-    "auc_seconds": Measure("… over seconds", about=(
+        "weighs the steps it took, the last one only those within the budget")),
+    "auc_valid": Measure("area, validation tasks", ".3f", 1, (
+        "mean over environment steps of the straight lines between the sampled evaluations on validation tasks; the "
+        "first and the last of them hold on to the ends")),
+    "auc_seconds": Measure("area over seconds", ".3f", 1, (
         "mean of the sampled success of the training batches over seconds of playing and learning, from 0 to the time "
         "that the fastest run took for the whole budget: equal wall time")),
-    "auc_tokens": Measure("… over sampled tokens", about=(
+    "auc_tokens": Measure("area over sampled tokens", ".3f", 1, (
         "the same over sampled tokens, from 0 to the tokens of the run that sampled fewest")),
-    "final_sampled": Measure("final success, sampled", about="share of test tasks solved by the last policy, sampled"),
-    "final_greedy": Measure("final success, greedy", about="the same with the likeliest token each time"),
-    "steps_per_group": Measure("steps per group", ".2f", (
+    "final_sampled": Measure("final success, sampled", ".3f", 1, "share of test tasks solved by the last policy"),
+    "final_greedy": Measure("final success, greedy", ".3f", 1, "the same with the likeliest token each time"),
+    "steps_per_group": Measure("steps per group", ".2f", 0, (
         "environment steps (turns, tool calls) per group of episodes of one task, over the whole run")),
-    "tokens_per_group": Measure("sampled tokens per group", ".1f", "sampled tokens per group, over the whole run"),
-    "steps_per_episode": Measure("steps per episode", ".2f", "environment steps per episode, over the whole run"),
-    "updates": Measure("updates", ".1f", "updates that the budget of environment steps allowed"),
-    "updates_to_plateau": Measure("updates to the plateau", ".1f", (
+    "tokens_per_group": Measure("sampled tokens per group", ".1f", 0, "over the whole run"),
+    "steps_per_episode": Measure("steps per episode", ".2f", 0, "environment steps, over the whole run"),
+    "updates": Measure("updates", ".1f", 0, "updates that the budget of environment steps allowed"),
+    "updates_to_plateau": Measure("updates to the plateau", ".1f", -1, (
         "updates until the mean of five training batches reaches the baseline's plateau, its mean success over the "
-        "last tenth of the budget; NaN where that never happens")),
-    "steps_to_plateau": Measure("steps to the plateau", ".0f", "the same in environment steps"),
-    "learning_seconds": Measure("seconds of learning per update", ".3f", "old log-probabilities, loss, gradient, step"),
-    "playing_seconds": Measure("seconds of playing per update", ".3f", "rollout, environments included"),
-    "busy_seconds": Measure("seconds in all", ".0f", "playing and learning of the whole run, without evaluations"),
+        "last tenth of the budget")),
+    "steps_to_plateau": Measure("steps to the plateau", ".0f", -1, "the same in environment steps"),
+    "learning_seconds": Measure("seconds of learning per update", ".3f", -1, (
+        "old log-probabilities, labels, loss, gradient and step")),
+    "playing_seconds": Measure("seconds of playing per update", ".3f", -1, "rollout, environments included"),
+    "busy_seconds": Measure("seconds in all", ".0f", -1, "playing and learning, without evaluations"),
 }  # fmt: skip
 
 
@@ -76,6 +79,10 @@ PLATEAU = 0.1
 
 def title(key: str) -> str:
     return MEASURES[key].title if key in MEASURES else key
+
+
+def better(key: str) -> int:
+    return MEASURES[key].better if key in MEASURES else 1
 
 
 def form(key: str) -> str:
@@ -118,7 +125,7 @@ def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[
     group, updates = run.parts[run.train.algo].sampling.group, len(history.rows)
     groups = updates * run.train.episodes / group
     at = reached(steps, success, frame.plateau), reached(history.column("update"), success, frame.plateau)
-    learning = [row["seconds_forward"] + row["seconds_update"] for row in history.rows]
+    learning = [sum(row.get(part, 0.0) for part in LEARNING) for row in history.rows]
     one = {
         "auc": area(steps, success, frame.env_steps),
         "auc_valid": _number(over_valid),

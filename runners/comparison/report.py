@@ -7,21 +7,26 @@ played; differences are taken between runs of the same seed.
 from __future__ import annotations
 
 import csv
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from runners.comparison.claims import Claim, Judged, judge
 from runners.comparison.curves import AXES, History, read_history
+from runners.comparison.markdown import markdown
 from runners.comparison.measures import Figures, figures_of, frame_of, grid, interval, measured, read_result, tested
+from runners.comparison.page import page
 from runners.comparison.plan import PlannedRun
 from runners.comparison.runs import result_file
 from runners.comparison.tuning import Tried
 from runners.config import dump_json
+from runners.credit import WHEN
+from runners.credit_quality import FIGURES
 from runners.intervals import Interval, bootstrap
 from runners.report import versions
 
@@ -45,6 +50,8 @@ class Result:
     judged: Sequence[Judged]
     tried: Sequence[Tried]
     histories: Mapping[str, Mapping[int, History]]
+    credit: Mapping[str, Mapping[str, Mapping[str, Interval | None]]]
+    """By policy (base, trained), figure and entrant; empty where it was not asked for."""
     settings: Mapping[str, Any]
 
 
@@ -93,6 +100,7 @@ def gather(
         [judge(claim, figures) for claim in claims],
         tried,
         histories,
+        read_credit(folder / "credit", seeds) if settings["compare"]["credit_episodes"] else {},
         settings,
     )
 
@@ -105,18 +113,30 @@ def write_report(
     tried: Sequence[Tried],
     claims: Sequence[Claim],
     settings: Mapping[str, Any],
-    console: Console,
 ) -> Path:
     """Writes the report of finished runs into ``folder``; returns the page that a person opens first."""
-    from runners.comparison.markdown import markdown
-
     result = gather(folder, baseline, runs, env_steps, tried, claims, settings)
     (folder / "result.json").write_text(dump_json(plain_result(result)), "utf-8")
     write_csv(folder / "runs.csv", runs_table(result, runs))
     write_csv(folder / "curves.csv", curves_table(result))
-    text = markdown(result)
-    (folder / "report.md").write_text(text, "utf-8")
-    return folder / "report.md"
+    (folder / "report.md").write_text(markdown(result), "utf-8")
+    (folder / "report.html").write_text(page(result), "utf-8")
+    return folder / "report.html"
+
+
+def read_credit(folder: Path, seeds: Sequence[int]) -> dict[str, dict[str, dict[str, Interval | None]]]:
+    """Every figure of credit by policy and entrant, over seeds."""
+    read = {seed: json.loads((folder / str(seed) / "credit.json").read_text("utf-8")) for seed in seeds}
+    found: dict[str, dict[str, dict[str, Interval | None]]] = {}
+    for when in WHEN:
+        of_seed = [{n.removesuffix(f"-{s}"): x for n, x in one[when]["scorers"].items()} for s, one in read.items()]
+        found[when] = {key: {name: _over(of_seed, name, key) for name in of_seed[0]} for key in FIGURES}
+    return found
+
+
+def _over(of_seed: Sequence[Mapping[str, Any]], name: str, key: str) -> Interval | None:
+    values = [one[name]["figures"][key] for one in of_seed]
+    return interval(np.asarray([[math.nan if value is None else value["mean"]] for value in values]))
 
 
 def plain_result(result: Result) -> dict[str, Any]:
@@ -130,6 +150,7 @@ def plain_result(result: Result) -> dict[str, Any]:
         "start": result.start,
         "claims": [{**asdict(one.claim), "value": one.value, "verdict": one.verdict.value} for one in result.judged],
         "tuning": [asdict(one) for one in result.tried],
+        "credit": result.credit,
         "settings": result.settings,
         "versions": versions(),
     }

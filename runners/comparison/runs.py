@@ -106,6 +106,24 @@ def job_of(run: PlannedRun, logs: Path, measured: Measured | None) -> Job:
     return Job(run.name, logs / f"{run.name}.log", steps, lambda: 0.98 * progress_of(run.folder, run.train.env_steps))
 
 
+def credit_steps(
+    runs: Sequence[PlannedRun], player: PlannedRun, out: Path, episodes: int, group: int
+) -> Iterator[Sequence[str]]:
+    """What asks the runs whom they credit on episodes of ``player``, where that was not done yet."""
+    flags = {"episodes": episodes, "group": group, "seed": player.seed}
+    folders = [str(run.folder) for run in runs]
+    try:
+        settings = json.loads((out / "credit.json").read_text("utf-8"))["settings"]
+        done = all(settings[key] == value for key, value in flags.items()) and settings["runs"] == folders
+    except (OSError, ValueError, KeyError):
+        done = False
+    if not done:
+        told = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
+        told += ["--threads", str(player.train.threads), "--device", player.train.device]
+        program = [sys.executable, str(PROGRAMS / "credit.py"), "--model", str(player.folder)]
+        yield [*program, "--runs", *folders, *told, "--out", str(out)]
+
+
 def is_measured(file: Path, measured: Measured) -> bool:
     """Whether the file holds a result of these measurements."""
     try:

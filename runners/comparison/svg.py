@@ -1,0 +1,171 @@
+"""Plots as SVG text that stands in a page: lines with bands, and dots with intervals.
+
+Invariant: pure functions of numbers and names; every name is escaped; colours are the page's classes ``c0``, ``c1``, …
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 520, 300
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 42
+
+
+@dataclass(frozen=True)
+class Line:
+    """One entrant's line; entries that are no number are gaps."""
+
+    name: str
+    colour: int
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    dots: bool = False
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One entrant's mean and interval, and the single runs behind it."""
+
+    name: str
+    colour: int
+    mean: float
+    low: float
+    high: float
+    single: Sequence[float] = ()
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers from ``low`` to ``high``, about so many. One number where there is no room between them."""
+    span = high - low
+    if not (span > 0 and math.isfinite(span)):
+        return [low]
+    raw = span / about
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * m for m in (1, 2, 5, 10) if size * m >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def short(x: float) -> str:
+    """A number for an axis: 1500000 is 1.5M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(x) >= size:
+            return f"{x / size:g}{letter}"
+    return f"{x:g}"
+
+
+def lines(plots: Sequence[Line], xlabel: str, ylabel: str, *, xlog2: bool = False, top: float = 1.0) -> str:
+    """Lines from 0 to ``top``, or higher where one goes there; on a logarithmic axis x is shown as powers of 2."""
+    xs = [x for plot in plots for x in plot.x if math.isfinite(x)]
+    ys = [y for plot in plots for y in (*plot.y, *plot.high) if math.isfinite(y)]
+    place = (lambda x: math.log2(x)) if xlog2 else (lambda x: x)
+    x0 = place(min(xs, default=1)) if xlog2 else 0.0
+    x1 = max((place(x) for x in xs), default=1.0)
+    y1 = max([*ys, 1e-9]) * 1.08 if max([*ys, 0.0]) < 0.5 * top else max([top, *ys])
+
+    def px(x: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * ((place(x) - x0) / ((x1 - x0) or 1))
+
+    def py(y: float) -> float:
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (max(0.0, y) / y1)
+
+    found = [_axes(px, py, sorted(set(xs)) if xlog2 else ticks(x0, x1), ticks(0, y1), xlabel, ylabel)]
+    for plot in plots:
+        found += [_band(px, py, plot), *(_path(px, py, run, plot.colour) for run in _runs(plot.x, plot.y))]
+        if plot.dots:
+            found += [
+                f'<circle class="c{plot.colour}" cx="{px(x):.1f}" cy="{py(y):.1f}" r="3"/>'
+                for x, y in zip(plot.x, plot.y, strict=True)
+                if math.isfinite(y)
+            ]
+    return _svg(HEIGHT, f"{ylabel} against {xlabel}", found)
+
+
+def dots(plots: Sequence[Dot], xlabel: str) -> str:
+    """One row per entrant: its interval as a bar, its mean as a dot, its runs as small ones."""
+    left, row, top = 150, 26, 8
+    height = top + row * len(plots) + BOTTOM
+    every = [x for p in plots for x in (p.low, p.high, *p.single) if math.isfinite(x)]
+    low, high = min(every, default=0.0), max(every, default=1.0)
+    pad = 0.06 * (high - low) or 0.05
+    low, high = low - pad, high + pad
+
+    def px(x: float) -> float:
+        return left + (WIDTH - left - RIGHT) * (x - low) / (high - low)
+
+    found = [
+        f'<line class="grid" x1="{px(x):.1f}" x2="{px(x):.1f}" y1="{top}" y2="{height - BOTTOM}"/>'
+        f'<text class="tick" x="{px(x):.1f}" y="{height - BOTTOM + 16}" text-anchor="middle">{short(x)}</text>'
+        for x in ticks(low, high)
+    ]
+    for i, p in enumerate(plots):
+        y = top + row * (i + 0.5)
+        found += [
+            f'<text class="name" x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(_fit(p.name))}</text>',
+            *(f'<circle class="c{p.colour} one" cx="{px(x):.1f}" cy="{y:.1f}" r="2.5"/>' for x in p.single),
+            f'<line class="c{p.colour} bar" x1="{px(p.low):.1f}" x2="{px(p.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>',
+            f'<circle class="c{p.colour}" cx="{px(p.mean):.1f}" cy="{y:.1f}" r="5"><title>{p.mean:.4g} '
+            f"[{p.low:.4g}, {p.high:.4g}]</title></circle>",
+        ]
+    found.append(f'<text class="label" x="{(left + WIDTH) / 2:.0f}" y="{height - 6}">{escape(xlabel)}</text>')
+    return _svg(height, xlabel, found)
+
+
+Place = Callable[[float], float]
+
+
+def _svg(height: float, title: str, inside: Sequence[str]) -> str:
+    head = f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
+    return "\n".join([head, *inside, "</svg>"])
+
+
+def _axes(px: Place, py: Place, xs: Sequence[float], ys: Sequence[float], xlabel: str, ylabel: str) -> str:
+    bottom = HEIGHT - BOTTOM
+    found = [
+        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(y):.1f}" y2="{py(y):.1f}"/>'
+        f'<text class="tick" x="{LEFT - 6}" y="{py(y) + 4:.1f}" text-anchor="end">{short(y)}</text>'
+        for y in ys
+    ]
+    found += [
+        f'<text class="tick" x="{px(x):.1f}" y="{bottom + 16}" text-anchor="middle">{short(x)}</text>' for x in xs
+    ]
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    found.append(f'<text class="label" x="{middle:.0f}" y="{HEIGHT - 6}">{escape(xlabel)}</text>')
+    turned = f'transform="rotate(-90 12 {(TOP + bottom) / 2:.0f})"'
+    found.append(f'<text class="label" x="12" y="{(TOP + bottom) / 2:.0f}" {turned}>{escape(ylabel)}</text>')
+    return "\n".join(found)
+
+
+def _runs(x: Sequence[float], y: Sequence[float]) -> list[list[tuple[float, float]]]:
+    """The stretches without a gap."""
+    found: list[list[tuple[float, float]]] = [[]]
+    for a, b in zip(x, y, strict=True):
+        if math.isfinite(a) and math.isfinite(b):
+            found[-1].append((a, b))
+        elif found[-1]:
+            found.append([])
+    return [run for run in found if run]
+
+
+def _path(px: Place, py: Place, run: Sequence[tuple[float, float]], colour: int) -> str:
+    points = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in run)
+    return f'<polyline class="c{colour} line" points="{points}"/>'
+
+
+def _band(px: Place, py: Place, plot: Line) -> str:
+    if not plot.low:
+        return ""
+    edges = list(zip(plot.x, plot.low, plot.high, strict=True))
+    known = [(x, a, b) for x, a, b in edges if math.isfinite(a) and math.isfinite(b)]
+    up = [f"{px(x):.1f},{py(b):.1f}" for x, _, b in known]
+    down = [f"{px(x):.1f},{py(a):.1f}" for x, a, _ in reversed(known)]
+    return f'<polygon class="c{plot.colour} band" points="{" ".join([*up, *down])}"/>' if known else ""
+
+
+def _fit(name: str, most: int = 18) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"

@@ -1,0 +1,280 @@
+"""Asks each algorithm whom it would credit, on the same episodes, and compares that with true progress.
+
+    python runners/credit.py --model runs/corridor-selfac-0-… --algos selfac grpo gigpo --episodes 500
+    python runners/credit.py --model RUN --runs RUN RUN-OF-PPO …
+
+The episodes are played with the policy that --model began from and with the one it ended with, in an environment whose
+oracle tells the chance of success of every state (``TextEnv.oracle``). A run under --runs takes part with its own
+algorithm, settings and critic; an algorithm under --algos with the critic of --model. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+import runners
+
+if __name__ == "__main__":
+    runners.check_install()
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from agent_envs import registry
+from agents.engine import SamplingSettings
+from agents.forest import grow
+from agents.react import Episode, EpisodeId, Job
+from algorithms import algorithm_class
+from algorithms.base import Algorithm
+from runners.actors import actor_of
+from runners.config import UserError, dump_json, parse, run_program
+from runners.controller import Controller
+from runners.credit_quality import ABOUT, TITLES, by_turn, counts, quality, turns_of
+from runners.evaluate import Evaluate, policies_of
+from runners.judging import Judging, judge_settings, local_judge, remote_judge
+from runners.learner import Credited, Learner
+from runners.measure import pick_tasks
+from runners.models import load_base
+from runners.runs import Run, base_of, locate
+from runners.workers.local import LocalWorkers
+
+WHEN = ("base", "trained")
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Compare algorithms' credit with the environment's own knowledge of progress."""
+
+    model: Path = Path()
+    """Run folder whose policies play, before and after training."""
+    algos: tuple[str, ...] = ()
+    """Algorithms that take part with the critic of --model; by default the one that it was trained with."""
+    runs: tuple[Path, ...] = ()
+    """Run folders that take part with their own algorithm, settings and critic."""
+    episodes: int = 500
+    """Episodes of each policy."""
+    group: int = 8
+    """Episodes of each task, for the algorithms that compare them; the others see the same episodes."""
+    split: str = "test"
+    """Split of the tasks: train, valid or test."""
+    seed: int = 0
+    """Seed of the sampling."""
+    out: Path | None = None
+    """Folder for credit.json and credit.csv."""
+    slots: int = 128
+    """Episodes played at once."""
+    device: str = "auto"
+    """Device of the model: auto, cpu, cuda, …"""
+    threads: int = 1
+    """Threads of torch in this process."""
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "group", "slots", "threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.episodes < self.group:
+            raise ValueError(f"episodes ({self.episodes}) must be at least one group of {self.group}")
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Who credits: an algorithm, and the run whose model it asks."""
+
+    name: str
+    algorithm: Algorithm[Any]
+    run: Run
+    checkpoint: Path
+
+
+def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: Console) -> list[Scorer]:
+    """Everyone who takes part. Raises UserError."""
+    run, chosen = locate(credit.model, console)
+    found = []
+    for path in credit.runs:
+        other, newest = locate(path, console)
+        found.append(Scorer(other.folder.name, other.parts[other.train.algo], other, newest))
+    for name in credit.algos or (() if credit.runs else (run.train.algo,)):
+        algorithm = run.parts[name] if name == run.train.algo else algorithms[name]
+        lacking = [
+            what
+            for what in ("critic", "token_critic", "judged")
+            if getattr(algorithm, what) and not getattr(run.parts[run.train.algo], what)
+        ]
+        if lacking:
+            what = "judge" if lacking == ["judged"] else "critic"
+            raise UserError(f"{name} needs a {what}, and {credit.model} has none: name a run of {name} with --runs")
+        found.append(Scorer(name, algorithm, run, chosen))
+    names = [scorer.name for scorer in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{twice[0]} takes part twice: rename a run folder, or leave one out")
+    for scorer in found:
+        if scorer.run.train.env != run.train.env:
+            raise UserError(f"{scorer.run.folder} was trained on {scorer.run.train.env}, not on {run.train.env}")
+        if scorer.algorithm.sampling.group > 1 and credit.group < 2:
+            raise UserError(f"{scorer.name} compares the episodes of a group: set --group to 2 or more")
+    return found
+
+
+def play(credit: Credit, run: Run, console: Console) -> dict[str, list[Episode]]:
+    """The episodes of each policy, with what the oracle said of every state. Raises UserError."""
+    env = registry.make(run.train.env, run.parts[run.train.env])
+    tasks = pick_tasks(env, credit.split, credit.episodes // credit.group)
+    env.reset(seed=0, options={"task": tasks[0]})
+    if env.oracle() is None:
+        raise UserError(f"the environment {run.train.env} has no oracle: nobody knows which action made progress")
+    parts = {**run.parts, "react": replace(run.parts["react"], oracle=True)}
+    told = Evaluate(run.train.env, str(credit.model), slots=credit.slots, device=credit.device, dtype=run.train.dtype)
+    policies = policies_of(told, env, parts, console)
+    workers = LocalWorkers(lambda: policies.worker)
+    workers.start()
+    controller = Controller(workers, credit.slots, parts["faults"])
+    jobs = [Job(task, sample, credit.seed) for task in tasks for sample in range(credit.group)]
+    found = {}
+    try:
+        for version, name in enumerate(WHEN):
+            controller.load(version, policies.adapters[name])
+            found[name] = controller.play(jobs, SamplingSettings(run.train.temperature)).episodes
+    finally:
+        workers.close()
+    return found
+
+
+def credited(
+    scorer: Scorer, episodes: Mapping[str, Sequence[Episode]], device: str, console: Console
+) -> dict[str, dict[EpisodeId, Credited]]:
+    """What the scorer credits the episodes of each policy with: the untrained ones before it learned, then after."""
+    train, parts = scorer.run.train, scorer.run.parts
+    base = load_base(base_of(train, parts, console, device))
+    scorer.run.check(base)
+    model, prompt = actor_of(base, train, parts)
+    if not scorer.algorithm.critic:
+        prompt = ()  # the run's critic is not this algorithm's
+    learner = Learner(
+        model, scorer.algorithm, prompt, replace(train, replay_steps=0, replay_body=False, replay_updates=4)
+    )
+    told = judge_settings(train, scorer.algorithm, parts)
+    judge = told and (remote_judge(told) or local_judge(told, train, model, base.chat, lambda: 0, console))
+    judging = judge and Judging(judge, scorer.algorithm, scorer.run.folder)
+    found: dict[str, dict[EpisodeId, Credited]] = {}
+    for when in WHEN:
+        if when == "trained":
+            model.load(scorer.checkpoint)
+        if judging:
+            judging.label(episodes[when])
+        trees = grow(episodes[when], least=min(2, scorer.algorithm.sampling.group))
+        sizes = [len(tree.paths) for tree in trees]
+        at_once = max(1, round(train.episodes / train.minibatches / max(1, max(sizes, default=1))))
+        found[when] = {}
+        for i in range(0, len(trees), at_once):
+            found[when] |= learner.credit(trees[i : i + at_once])
+        if not (scorer.algorithm.critic or scorer.algorithm.token_critic):
+            found[when] = {name: replace(one, values=None) for name, one in found[when].items()}
+        for action in (action for episode in episodes[when] for action, _ in episode.turns):
+            action.label = None  # the next scorer has its own judge
+    if judging:
+        judging.close()
+    return found
+
+
+def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> dict[str, Any]:
+    """{"base": …, "trained": …}, each with counts and, by scorer, every figure with its interval."""
+    run, _ = locate(credit.model, console)
+    episodes = play(credit, run, console)
+    found: dict[str, Any] = {when: {"scorers": {}} for when in WHEN}
+    for scorer in who:
+        console.print(f"crediting: {scorer.name}", highlight=False)
+        credits = credited(scorer, episodes, credit.device, console)
+        for when in WHEN:
+            turns = turns_of(episodes[when], credits[when])
+            found[when]["counts"] = counts(turns)
+            found[when]["scorers"][scorer.name] = {
+                "algo": scorer.run.train.algo, "figures": quality(turns, seed=credit.seed), "by_turn": by_turn(turns)
+            }  # fmt: skip
+    return found
+
+
+def show(found: Mapping[str, Any], console: Console) -> None:
+    """What a person reads."""
+    for when in WHEN:
+        told = found[when]["counts"]
+        table = Table(
+            title=f"{when} policy: success {told['success']:.3f}; {told['turns']:.0f} turns of {told['episodes']:.0f} "
+            f"episodes: {told['progress']:.1%} progress, {told['setbacks']:.1%} setbacks, {told['irrelevant']:.1%} "
+            "irrelevant",
+            title_justify="left",
+        )
+        table.add_column("", no_wrap=True)
+        names = list(found[when]["scorers"])
+        for name in names:
+            table.add_column(name, justify="right")
+        for key, label in TITLES.items():
+            cells = []
+            for name in names:
+                value = found[when]["scorers"][name]["figures"][key]
+                cells.append("–" if value is None else f"{value.mean:.3f}\n[dim]{value.low:.3f} - {value.high:.3f}[/]")
+            table.add_row(label, *cells)
+        console.print(table)
+    for key, about in ABOUT.items():
+        console.print(f"[bold]{TITLES[key]}[/]: {about}", highlight=False, style="dim")
+
+
+def rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per policy, scorer, figure and turn (empty: all turns)."""
+    out: list[dict[str, Any]] = []
+    for when in WHEN:
+        for name, one in found[when]["scorers"].items():
+            who = {"policy": when, "scorer": name, "algo": one["algo"]}
+            for key, value in one["figures"].items():
+                if value is not None:
+                    out.append(
+                        who | {"turn": "", "figure": key, "mean": value.mean, "low": value.low, "high": value.high}
+                    )
+            for row in one["by_turn"]:
+                out += [
+                    who | {"turn": int(row["turn"]), "figure": key, "mean": value, "low": "", "high": ""}
+                    for key, value in row.items()
+                    if key != "turn" and value is not None
+                ]
+    return out
+
+
+def write(found: Mapping[str, Any], settings: Any, folder: Path) -> None:
+    """credit.json and credit.csv. Raises UserError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / ".credit.json"
+        unfinished.write_text(dump_json({"settings": settings, **found}), "utf-8")
+        with (folder / "credit.csv").open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, ["policy", "scorer", "algo", "turn", "figure", "mean", "low", "high"])
+            table.writeheader()
+            table.writerows(rows(found))
+        unfinished.replace(folder / "credit.json")
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}") from None
+
+
+def main() -> None:
+    def parts_of(credit: Credit) -> dict[str, type]:
+        return {name: algorithm_class(name) for name in credit.algos}
+
+    credit, algorithms = parse(Credit, parts_of, about=Credit.__doc__ or "")
+    torch.set_num_threads(credit.threads)
+    console = Console()
+    who = scorers(credit, algorithms, console)
+    found = measure(credit, who, console)
+    show(found, console)
+    if credit.out:
+        write(found, credit, credit.out)
+
+
+if __name__ == "__main__":
+    run_program(main)
