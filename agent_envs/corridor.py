@@ -2,8 +2,9 @@
 
 Every door bears a sign, and every sign belongs to one of a few handles; which one is a fact of the corridor's world
 that nobody tells. The right handle leads on, a wrong one leads back a door: mistakes cost turns and can be made good.
-Doors without a sign open by any handle: what is done there does not matter. Success is to arrive before the turns run
-out.
+Doors without a sign open by any handle: what is done there does not matter. Success is to arrive before the pulls run
+out; how many are left is shown, so to run out of them is a failure and not a cut: the episode terminates.
+
 The chance of success of an agent that is right at a signed door with probability `skill` is known exactly, from every
 state (`CorridorEnv.oracle`).
 """
@@ -32,8 +33,10 @@ class CorridorConfig:
 
     doors: int = 12
     """Doors from the beginning to the end."""
-    max_turns: int = 26
-    """Turns until which the end must be reached."""
+    pulls: int = 26
+    """Pulls within which the end must be reached."""
+    max_turns: int = 40
+    """Turns after which an episode is cut; only turns that are no pull make it longer than `pulls`."""
     signs: int = 96
     """Different signs. The more there are, the more seldom each one is met, and the more there is to find out."""
     handles: tuple[str, ...] = ("red", "blue", "green", "white")
@@ -50,8 +53,11 @@ class CorridorConfig:
     def __post_init__(self) -> None:
         if len(set(self.handles)) < max(2, len(self.handles)) or not all(h.isalpha() for h in self.handles):
             raise SettingsError(f"corridor: handles must be two or more distinct plain words, not {self.handles}")
-        if self.doors < 1 or self.max_turns < self.doors:
-            raise SettingsError(f"corridor: doors ({self.doors}) must lie between 1 and max_turns ({self.max_turns})")
+        if not 1 <= self.doors <= self.pulls <= self.max_turns:
+            raise SettingsError(
+                "corridor: doors, pulls and max_turns must be at least 1 and none less than the one before, "
+                f"not {self.doors}, {self.pulls} and {self.max_turns}"
+            )
         if not len(self.handles) <= self.signs <= len(_WORDS):
             raise SettingsError(f"corridor: signs must lie between the number of handles and {len(_WORDS)}")
         if self.signs**self.doors < 1000:
@@ -68,6 +74,8 @@ class State:
 
     door: int = 0
     """Doors behind the agent; the next one is before it."""
+    left: int = 0
+    """Pulls left."""
     back: int = 0
     """How often it was led back."""
 
@@ -87,7 +95,7 @@ class CorridorEnv(TextEnv):
 
         def build(index: int) -> Task:
             signs = _corridor(config, split, index)
-            return Task(f"corridor-{split}-{index}", split, _show(config, signs, 0, config.max_turns), data=signs)
+            return Task(f"corridor-{split}-{index}", split, _show(config, signs, 0, config.pulls), data=signs)
 
         def number_of(task_id: str) -> int | None:
             number = task_id.removeprefix(f"corridor-{split}-")[:9]
@@ -102,7 +110,7 @@ class CorridorEnv(TextEnv):
         return _WORDS[: self.config.signs]
 
     def _begin(self, task: Task) -> State:
-        return State()
+        return State(left=self.config.pulls)
 
     def _copy_state(self, state: State) -> State:
         return state
@@ -115,12 +123,13 @@ class CorridorEnv(TextEnv):
             raise ActionError(f"there is no such handle; there are {there}", f"没有这个把手；有 {there}")
         sign = signs[state.door]
         if not sign or handle == right_handle(config, sign):
-            self._state = state = replace(state, door=state.door + 1)
+            state = replace(state, door=state.door + 1, left=state.left - 1)
         else:
-            self._state = state = replace(state, door=max(0, state.door - 1), back=state.back + 1)
-        if state.door == config.doors:
-            return Outcome("", 1.0, terminated=True, success=True)
-        return Outcome(_show(config, signs, state.door, config.max_turns - self.turn))
+            state = replace(state, door=max(0, state.door - 1), left=state.left - 1, back=state.back + 1)
+        self._state, arrived = state, state.door == config.doors
+        if arrived or not state.left:
+            return Outcome("", float(arrived), terminated=True, success=arrived)
+        return Outcome(_show(config, signs, state.door, state.left))
 
     def _metrics(self, *, over: bool) -> dict[str, float]:
         return {"doors": self._state.door / self.config.doors, "back": float(self._state.back)} if over else {}
@@ -128,7 +137,8 @@ class CorridorEnv(TextEnv):
     def oracle(self) -> float:
         config = self.config
         blank = tuple(not sign for sign in self.task.data)
-        return float(chances(blank, config.max_turns, config.skill)[config.max_turns - self.turn, self._state.door])
+        left = min(self._state.left, config.max_turns - self.turn)
+        return float(chances(blank, config.pulls, config.skill)[left, self._state.door])
 
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
         if flaw > 0 and rng is None:
@@ -160,17 +170,17 @@ def _world(config: CorridorConfig) -> dict[str, tuple[int, int]]:
 
 
 @lru_cache(maxsize=4096)
-def chances(blank: tuple[bool, ...], turns: int, skill: float) -> np.ndarray:
-    """Chance to arrive, by (turns left, door): rows 0..turns, columns 0..doors.
+def chances(blank: tuple[bool, ...], pulls: int, skill: float) -> np.ndarray:
+    """Chance to arrive, by (pulls left, door): rows 0..pulls, columns 0..doors.
 
     V(t, d) = V(t - 1, d + 1) at a door without a sign, and elsewhere
     V(t, d) = skill V(t - 1, d + 1) + (1 - skill) V(t - 1, max(d - 1, 0)).
     """
     doors = len(blank)
     on = np.where(blank, 1.0, skill)
-    chance = np.zeros((turns + 1, doors + 1))
+    chance = np.zeros((pulls + 1, doors + 1))
     chance[:, doors] = 1.0
-    for t in range(1, turns + 1):
+    for t in range(1, pulls + 1):
         before = chance[t - 1, np.maximum(np.arange(doors) - 1, 0)]
         chance[t, :doors] = on * chance[t - 1, 1:] + (1 - on) * before
     chance.setflags(write=False)
@@ -191,7 +201,7 @@ def _corridor(config: CorridorConfig, split: str, index: int) -> Signs:
 
 def _show(config: CorridorConfig, signs: Signs, door: int, left: int) -> str:
     sign = f"sign: {signs[door]}" if signs[door] else "no sign"
-    return f"door {door + 1} of {config.doors}, {left} turns left, {sign}"
+    return f"door {door + 1} of {config.doors}, {left} pulls left, {sign}"
 
 
 _WORDS: tuple[str, ...] = tuple("".join(parts) for parts in product("bdfgklmnprst", "aeiou", ("lm", "nd", "rk", "st")))

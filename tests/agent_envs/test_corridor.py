@@ -9,7 +9,7 @@ from agent_envs import SettingsError
 from agent_envs.check import check_text_env
 from agent_envs.corridor import CorridorConfig, CorridorEnv, chances, mistaken_handle, right_handle
 
-SHORT = CorridorConfig(doors=3, max_turns=5, signs=12)
+SHORT = CorridorConfig(doors=3, pulls=5, max_turns=7, signs=12)
 
 
 @pytest.mark.parametrize("config", [CorridorConfig(), SHORT])
@@ -27,13 +27,13 @@ def with_signs(env: CorridorEnv, blanks: tuple[bool, ...]) -> tuple[str, ...]:
 def test_an_episode() -> None:
     env = CorridorEnv(SHORT)
     one, _, three = with_signs(env, (False, True, False))
-    assert env.task.prompt == f"door 1 of 3, 5 turns left, sign: {one}"
+    assert env.task.prompt == f"door 1 of 3, 5 pulls left, sign: {one}"
     wrong = mistaken_handle(SHORT, one)
     assert wrong != right_handle(SHORT, one)
     text, reward, *_ = env.step(f"PULL({wrong})")
-    assert (text, reward) == (f"door 1 of 3, 4 turns left, sign: {one}", 0)
-    assert env.step(f"PULL({right_handle(SHORT, one).upper()})")[0] == "door 2 of 3, 3 turns left, no sign"
-    assert env.step("PULL(red)")[0] == f"door 3 of 3, 2 turns left, sign: {three}"
+    assert (text, reward) == (f"door 1 of 3, 4 pulls left, sign: {one}", 0)
+    assert env.step(f"PULL({right_handle(SHORT, one).upper()})")[0] == "door 2 of 3, 3 pulls left, no sign"
+    assert env.step("PULL(red)")[0] == f"door 3 of 3, 2 pulls left, sign: {three}"
     text, reward, terminated, truncated, info = env.step(f"PULL({right_handle(SHORT, three)})")
     assert (text, reward, terminated, truncated) == ("", 1.0, True, False)
     assert info["success"] is True and info["metrics"] == {"invalid": 0.0, "doors": 1.0, "back": 1.0}
@@ -44,17 +44,24 @@ def test_a_wrong_handle_leads_back_a_door_and_what_is_none_is_refused() -> None:
     env = CorridorEnv(SHORT)
     _, two, _ = with_signs(env, (True, False, False))
     env.step("PULL(green)")
-    text, *_, info = env.step("PULL(door)")
+    text, *_, info = env.step("PULL(door)")  # costs no pull
     assert info["invalid"] and text.startswith("invalid action: there is no such handle; there are red, blue, green")
-    assert env.step(f"PULL({mistaken_handle(SHORT, two)})")[0] == "door 1 of 3, 2 turns left, no sign"
+    assert env.step(f"PULL({mistaken_handle(SHORT, two)})")[0] == "door 1 of 3, 3 pulls left, no sign"
 
 
-def test_the_turn_limit_ends_it_without_success() -> None:
+def test_to_run_out_of_pulls_is_a_failure_and_the_turn_limit_a_cut() -> None:
     env = CorridorEnv(SHORT)
     one, *_ = with_signs(env, (False, False, False))
+    twin = env.fork()
     for _ in range(5):
         _, reward, terminated, truncated, info = env.step(f"PULL({mistaken_handle(SHORT, one)})")
-    assert (reward, terminated, truncated, info["success"], info["oracle"]) == (0.0, False, True, False, 0.0)
+    assert (reward, terminated, truncated, info["success"], info["oracle"]) == (0.0, True, False, False, 0.0)
+    for _ in range(4):
+        twin.step("no pull")
+    assert twin.oracle() == pytest.approx(0.6**3), "three turns are left, though five pulls are"
+    for _ in range(3):
+        _, reward, terminated, truncated, info = twin.step("no pull")
+    assert (reward, terminated, truncated, info["success"]) == (0.0, False, True, False)
 
 
 def test_chances_by_hand() -> None:
@@ -113,6 +120,7 @@ def test_another_world_has_other_handles() -> None:
         {"handles": ("red", "a b")},
         {"doors": 0},
         {"doors": 27},
+        {"pulls": 41},
         {"signs": 3},
         {"signs": 999},
         {"signs": 4, "doors": 3},
