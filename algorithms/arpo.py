@@ -169,9 +169,10 @@ class ARPO(Algorithm[GroupCredit]):
         credit = self.objective.credit(batch, old)
         if self.advantage == Shared.SOFT:
             return credit
-        # All who share the token, with all their weight, but with one advantage: A = 1/d sum of theirs.
-        adv_T = batch.to_tokens(batch.below(credit.adv_L))
-        return replace(credit, plus=credit.weight_T * adv_T.clamp_min(0), minus=credit.weight_T * adv_T.clamp_max(0))
+        # All who share the token, with all their weight, but with one advantage: the mean of theirs.
+        total_T = batch.to_tokens(batch.sum_below(batch.count_L * credit.adv_L))
+        adv_T = credit.weight_T * total_T / credit.count.clamp_min(1)
+        return replace(credit, plus=adv_T.clamp_min(0), minus=adv_T.clamp_max(0))
 
     def loss(self, batch: Batch, new: Forward, credit: GroupCredit, /) -> Loss:
         return self.objective.loss(batch, new, credit)

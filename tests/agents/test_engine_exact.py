@@ -196,6 +196,42 @@ def test_forks_continue_from_the_last_completion() -> None:
     assert largest_error(reference, todo) <= TOLERANCE
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("cut", [1, 30, 33, 37])
+def test_forks_that_begin_earlier_read_nothing_again(family: str, cut: int) -> None:
+    reference = model(family)
+    engine = engine_of(reference, slots=4, share_prefixes=False)
+    rng = random.Random(0)
+    prompt, after = some(rng, 30, 30), some(rng, 6, 6)
+    first = one(engine, Request(0, prompt, 8, seed=4))
+    history = (prompt + first.tokens)[:cut]
+    before = engine.encoded_tokens
+    engine.submit(Request(1, (), 9, seed=2, fork_of=0, fork_at=cut))
+    engine.submit(Request(2, after, 9, seed=1, fork_of=0, fork_at=cut))
+    engine.submit(Request(0, after, 9, seed=3))  # and the source goes on
+    done = {c.session: c for _ in range(9) for c in engine.step()}
+    assert engine.encoded_tokens - before <= 2 * len(after) + 3 + 3 * 9
+    starts = {0: prompt + first.tokens + after, 1: history, 2: history + after}
+    todo = {name: Session([], start + done[name].tokens, [(len(start), done[name])]) for name, start in starts.items()}
+    assert largest_error(reference, todo) <= TOLERANCE
+
+
+@pytest.mark.parametrize("part", [1, 3, 8])
+def test_a_turn_in_two_parts_is_the_turn_in_one(part: int) -> None:
+    reference = model("qwen3")
+    prompt = some(random.Random(3), 20, 20)
+    whole = one(engine_of(reference), Request(0, prompt, 9, seed=7))
+    assert len(whole.tokens) == 9
+    engine = engine_of(reference)
+    begun = one(engine, Request(0, prompt, part, seed=7))
+    rest = one(engine, Request(0, (), 9 - part, seed=7, skip=part))
+    assert begun.tokens + rest.tokens == whole.tokens
+    assert max(abs(a - b) for a, b in zip(begun.logp + rest.logp, whole.logp, strict=True)) <= TOLERANCE
+    engine = engine_of(reference)
+    assert one(engine, Request(0, prompt, part, seed=7)) == begun
+    assert one(engine, Request(0, (), 9 - part, seed=7)).tokens != rest.tokens, "the control: numbers are used twice"
+
+
 def test_the_end_token_is_kept_and_lengths_are_obeyed() -> None:
     reference = model("llama")
     engine = engine_of(reference)

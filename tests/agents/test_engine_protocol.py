@@ -56,6 +56,8 @@ def test_a_session_of_two_turns(engine: Engine) -> None:
         (Request(0, (5,), 3, seed=0), "pending"),
         (Request(2, (5,), 3, seed=0, fork_of=1), "completed nothing"),
         (Request(2, (5,), 3, seed=0, fork_of=77), "completed nothing"),
+        (Request(2, (5,), 3, seed=0, fork_at=1), "names none"),
+        (Request(2, (5,), 3, seed=0, skip=-1), "skip"),
     ],
 )
 def test_bad_requests_change_nothing(engine: Engine, bad: Request, why: str) -> None:
@@ -124,6 +126,21 @@ def test_forks(engine: Engine) -> None:
     engine.submit(Request(1, (9, 10), 4, seed=1, fork_of=0))
     first, second = finish(engine)
     assert first.tokens == second.tokens
+
+
+def test_a_fork_can_begin_before_the_last_completion(engine: Engine) -> None:
+    engine.submit(Request(0, (7, 8, 9), 3, seed=0))
+    (first,) = finish(engine)
+    engine.submit(Request(1, (), 3, seed=0, fork_of=0, fork_at=3))
+    (again,) = finish(engine)
+    assert again.tokens == first.tokens, "the prompt alone was copied"
+    engine.close_session(1)
+    engine.submit(Request(1, (8, 9), 3, seed=0, fork_of=0, fork_at=1))
+    assert finish(engine)[0].tokens == first.tokens
+    engine.close_session(1)
+    for bad in (0, -1, 4 + len(first.tokens)):
+        with pytest.raises(ValueError, match="no fork begins at"):
+            engine.submit(Request(1, (8, 9), 3, seed=0, fork_of=0, fork_at=bad))
 
 
 def test_the_fake_follows_its_script() -> None:
