@@ -17,6 +17,7 @@ import algorithms
 from agents.packing import pack
 from agents.tree import Kind, Node
 from algorithms import ALGORITHMS, Algorithm, algorithm_class
+from algorithms.arpo import ARPO
 from algorithms.base import ForkPoint, Sampling
 from algorithms.gigpo import GiGPO
 from algorithms.grpo import GRPO
@@ -32,6 +33,8 @@ EVERY = [
     GRPO(ratio="sequence_mean", aggregation="seq-mean-token-sum-norm", scale="none", gate="soft"),
     GRPO(baseline="none", scale="tokens", discount=0.9),
     GRPO(gate="cispo", scale="tokens", drop_equal=True),
+    ARPO(kl_coef=0.1),
+    ARPO(advantage="hard", aggregation="seq-mean-token-mean"),
     GiGPO(kl_coef=0.1),
     GiGPO(norm="mean_std_norm", statistics="episodes", aggregation="seq-mean-token-mean"),
     TurnPPO(kl_coef=0.1),

@@ -11,6 +11,7 @@ from reference_deviations import _groups, deviation
 
 from agents.packing import pack
 from agents.tree import Forward, Kind, Node
+from algorithms.arpo import ARPO
 from algorithms.grpo import GRPO
 
 
@@ -119,3 +120,11 @@ def test_shared_tree(case: Case) -> None:
         close(credit.adv_L, torch.tensor(case.outputs["leaf_advantages"], dtype=torch.float64)[leaf_L], case.tolerance)
         close(listed(credit.count), case.outputs["share_count"], case.tolerance)
         close(listed(batch.to_tokens(batch.below(credit.adv_L))), case.outputs["hard_advantage"], case.tolerance)
+        clip = {"clip_low": case.hyper["clip"], "clip_high": case.hyper["clip"]}
+        soft = ARPO(aggregation=mode, dual_clip=case.hyper["clip_ratio_c"], **clip)
+        ours = soft.loss(batch, new, soft.credit(batch, new)).total
+        close(ours, expected["loss"], case.tolerance + slack)
+        hard = replace(soft, advantage="hard").credit(batch, new)
+        weighted = listed(hard.weight_T) * torch.tensor(case.outputs["hard_advantage"], dtype=torch.float64)
+        close(listed(hard.plus + hard.minus), weighted, case.tolerance)
+        assert not bool((hard.plus * hard.minus).any()), "a token has one advantage"
