@@ -11,6 +11,7 @@ from agent_envs import registry
 from agent_envs.hosts import HostSettings
 from agents.actor_critic import LoraSettings
 from agents.chat import ChatSettings
+from agents.engine import SamplingSettings
 from agents.judge import JudgeSettings
 from agents.react import ReActSettings
 from agents.rollout import FaultSettings
@@ -69,6 +70,11 @@ class Train:
     """Largest ratio."""
     temperature: float = 1.0
     """Temperature of sampling and of the trainer's log-probabilities."""
+    top_p: float = 1.0
+    """Episodes are sampled from the most probable tokens that together have this probability. Below 1 it biases the
+    ratio of trainer and engine, of which a warning tells."""
+    top_k: int = 0
+    """Episodes are sampled from so many of the most probable tokens; 0 is all. It biases the ratio too."""
     token_budget: int = 16384
     """Tokens per forward pass; larger minibatches are cut into subtrees with the same gradient."""
     slots: int = 128
@@ -96,7 +102,12 @@ class Train:
     threads: int = 1
     """Threads of torch in this process; small models are fastest with one."""
 
+    def sampling(self, greedy: bool = False) -> SamplingSettings:
+        """How tokens are drawn. Raises ValueError."""
+        return SamplingSettings(self.temperature, greedy, self.top_p, self.top_k)
+
     def __post_init__(self) -> None:
+        self.sampling()
         for name in ("updates", "env_steps", "replay_steps", "eval_every", "test_tasks", "seed", "workers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")

@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save_file
 from agent_envs import registry
 from agent_envs.core import TextEnv
 from agents.branching import Plan
-from agents.engine import SamplingSettings
 from agents.forest import Tree, grow
 from agents.judge import JudgeKind
 from agents.react import Job
@@ -175,7 +174,7 @@ class Training:
         jobs = self.jobs()
         self.ledger.dispatch(update, [job.id for job in jobs])
         self.controller.load(self.update, self.model.policy_state())
-        played = self.controller.play(jobs, SamplingSettings(temperature=self.train.temperature), plan=self.plan)
+        played = self.controller.play(jobs, self.train.sampling(), plan=self.plan)
         seconds = time.monotonic() - started
         if played.episodes and not any(episode.turns for episode in played.episodes):
             raise UserError(f"no task fits --react.max-tokens {self.parts['react'].max_tokens}: raise it")
@@ -234,8 +233,9 @@ class Training:
                 f"[bold]more than 40 % of the ratios were clipped:[/] lower --lr, or set --{self.train.algo}.ratio to "
                 "one that grows less with the length of a turn (token, or a mean)"
             )
-        if "mismatch_kept_mass" in row and (line := sampling_warning(1.0, 0, dict(row))):
-            self.say_once(line)
+        line = sampling_warning(self.train.top_p, self.train.top_k, dict(row)) if "mismatch_kept_mass" in row else None
+        if line:
+            self.say_once(line, about="sampling")  # the line holds figures, which are others in every update
         if self.train.exact and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
             self.say_once(
                 "[bold]the engine waits for environments more than half of the time:[/] give them more processes "
@@ -243,9 +243,9 @@ class Training:
                 "depend on their timing"
             )
 
-    def say_once(self, advice: str) -> None:
-        if advice not in self.advice:
-            self.advice.add(advice)
+    def say_once(self, advice: str, about: str = "") -> None:
+        if (about or advice) not in self.advice:
+            self.advice.add(about or advice)
             self.console.print(advice, soft_wrap=True)
 
     # -- evaluation ----------------------------------------------------------------------------------------------
@@ -263,8 +263,7 @@ class Training:
         self.controller.load(update, self.model.policy_state())
         tasks = pick_tasks(self.make_env(), split, n)
         for mode, greedy in (("sampled", False), ("greedy", True)):
-            sampling = SamplingSettings(temperature=train.temperature, greedy=greedy)
-            result = evaluate_tasks(self.controller, sampling, tasks, self.console, seed=train.seed)
+            result = evaluate_tasks(self.controller, train.sampling(greedy), tasks, self.console, seed=train.seed)
             self.report.evaluation(update, split, mode, result.success(), self.seconds)
 
     def summarise(self) -> dict[str, Any]:

@@ -34,14 +34,24 @@ class ContextFull(ValueError):  # noqa: N818
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How tokens are drawn. Log-probs and entropies are always those of softmax(logits / temperature), untruncated."""
+    """How tokens are drawn. Log-probs and entropies are those of the distribution they are drawn from; where the best
+    token is taken, those of softmax(logits / temperature).
+    """
 
     temperature: float = 1.0
     """Divides the logits; must be above 0."""
     greedy: bool = False
     """Take the most probable token instead of drawing one."""
+    top_p: float = 1.0
+    """Draw from the fewest most probable tokens that together have this probability; 1 draws from all."""
+    top_k: int = 0
+    """Draw from so many of the most probable tokens; 0 draws from all."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie above 0 and up to 1, not {self.top_p}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must not be negative, but is {self.top_k}")
         if not self.temperature > 0:
             raise ValueError(f"temperature must be above 0, not {self.temperature}; for the best token set greedy")
 
