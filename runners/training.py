@@ -236,6 +236,11 @@ class Training:
         line = sampling_warning(self.train.top_p, self.train.top_k, dict(row)) if "mismatch_kept_mass" in row else None
         if line:
             self.say_once(line, about="sampling")  # the line holds figures, which are others in every update
+        if row.get("judge_parsed", 1.0) < 0.5:
+            self.say_once(
+                "[bold]more than half of the judged episodes got no labels[/] (judge_unparsed) and learn from their "
+                "outcome alone: see docs/judges.md"
+            )
         if self.train.exact and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
             self.say_once(
                 "[bold]the engine waits for environments more than half of the time:[/] give them more processes "

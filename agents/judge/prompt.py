@@ -45,11 +45,6 @@ _MARKS = (
 )
 
 
-def rescaled(outcome: float) -> float:
-    """An outcome of 0..1 as a score of -1..1."""
-    return (outcome - 0.5) * 2
-
-
 def positive(score: float, threshold: float = 0.0) -> bool:
     """Whether a score means that it went well."""
     return score > threshold

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from judge_cases import episode
 
 from agents.judge.parse import parse_judgments
-from agents.judge.prompt import CUT, judge_messages, messages_of, positive, quoted, rescaled
+from agents.judge.prompt import CUT, judge_messages, messages_of, positive, quoted
 
 FRAME = re.compile(r">>>\s*EVAL-STEP|<<<|<\||\|>|OVERALL PERFORMANCE SCORE", re.IGNORECASE)
 
@@ -87,7 +87,6 @@ def test_long_texts_are_cut() -> None:
 
 
 def test_scores() -> None:
-    assert [rescaled(x) for x in (0.0, 0.5, 1.0)] == [-1, 0, 1]
     assert not positive(0.0) and positive(0.1) and not positive(0.4, 0.5)
 
 

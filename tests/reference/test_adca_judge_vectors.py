@@ -8,7 +8,7 @@ from reference_cases import Case, cases
 from reference_deviations import deviation
 
 from agents.judge.parse import parse_judgments
-from agents.judge.prompt import judge_messages, positive, rescaled
+from agents.judge.prompt import judge_messages, positive
 from algorithms.adca import ADCA
 
 UNREAD = ("labels outside judgment lines", "replies that cannot be read", "both words at once")
@@ -55,7 +55,6 @@ def test_scores(case: Case) -> None:
             assert case.outputs == pytest.approx(next(iter(said), 0.0), abs=case.tolerance)
         return
     score = case.inputs["score"]
-    case.expect(rescaled(score), "rescaled")
     case.expect(float(ADCA().judge_score(torch.tensor([score]).double(), torch.tensor([0]))), "rescaled")
     assert positive(score) is case.outputs["positive_threshold0"]
     assert positive(score, 0.5) is case.outputs["positive_threshold_half"]

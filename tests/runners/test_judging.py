@@ -179,6 +179,9 @@ def test_the_policy_judges_itself(tmp_path: Path) -> None:
         assert row["judge_asked"] == row["judge_calls"] + row["judge_too_long"] == 16 and row["judge_calls"] > 0
         assert row["judge_completion_tokens"] <= 8 * row["judge_calls"] and row["judge_prompt_tokens"] > 1000
         assert row["judge_unparsed"] == 16 and row["unjudged"] == 1
+    with training(tmp_path / "said", "--algo", "adca", "--judge.kind", "policy", *argv) as run:
+        run.next_update()
+        assert any("got no labels" in line for line in run.advice)
     finished(tmp_path / "grpo", "--algo", "grpo", "--updates", "2")
     assert fingerprint(tmp_path / "self") == fingerprint(tmp_path / "grpo")
 
