@@ -228,6 +228,7 @@ def test_float32_models_are_welcome() -> None:
         ({"kl_coef": -0.1}, "kl_coef must not be negative"),
         ({"prm_scheme": "both"}, "Scheme must be one of decouple, allocation, not 'both'"),
         ({"orm_distribution": "first"}, "OrmDistribution must be one of last_step, all_steps, only_prm"),
+        ({"overall_score_source": "rewards"}, "ScoreSource must be one of token_level_rewards, advantages"),
         ({"skip_type": "some"}, "SkipType must be one of none, skip_small_adv, skip_all_neg"),
         (
             {"prm_scheme": "allocation", "enable_length_normalization": True},
@@ -246,5 +247,15 @@ def test_wrong_settings_say_so_in_one_line(wrong: dict[str, Any], says: str) -> 
 
 
 def test_what_it_asks_for() -> None:
+    assert ADCA().needs_judge and not ADCA(enable=False).needs_judge
+    return_L, tree_L, visit_L = (torch.tensor(x) for x in ([1.0, 0.0, 0.3, 0.3], [0, 0, 1, 1], [0, 0, 1, 2]))
+    assert ADCA().asked(return_L, tree_L, visit_L).all()
+    assert ADCA(prm_epoch=2).asked(return_L, tree_L, visit_L).tolist() == [True, True, True, False]
+    assert ADCA(skip_type="skip_all_neg").asked(return_L, tree_L, visit_L).tolist() == [True, False, True, True]
+    small = ADCA(skip_type="skip_small_adv", prm_epoch=1).asked(return_L, tree_L, visit_L)
+    assert small.tolist() == [True, True, False, False]
+    assert ADCA().judge_score(return_L, tree_L).tolist() == pytest.approx([1, -1, -0.4, -0.4])
+    score_L = ADCA(overall_score_source="advantages").judge_score(return_L, tree_L)
+    assert score_L.tolist() == pytest.approx([0.5**0.5, -(0.5**0.5), 0, 0], abs=1e-5)
     assert ADCA.judged and not ADCA.critic and ADCA(group=4).sampling.group == 4
     assert ADCA(kl_coef=0.1).needs_reference and not ADCA().needs_reference
