@@ -3,16 +3,18 @@
 Invariant: the numbers gathered from the rows are those of one pass over the whole batch, and so is the gradient; only
 what goes through the model differs. The rows are trees without a fork, so a budget of tokens holds for them too.
 
-Legend: T tokens of the whole batch, U tokens of the rows, P tokens of one row, S states.
+Legend: T tokens of the whole batch, U tokens of the rows, R rows, A actions, S states.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from agents.backward import LossT, backward, forward_parts
 from agents.tree import Batch, Forward
 
 
@@ -30,41 +32,30 @@ class PerTurn:
     @classmethod
     def of(cls, batch: Batch) -> PerTurn:
         """2 n + 1 rows for a chain of n turns with critic prompts: prefix and action, prefix and prompt."""
-        last_A = torch.zeros_like(batch.state_A)
-        said_N = torch.nonzero(batch.action_T >= 0).squeeze(1)
-        last_A = last_A.scatter_reduce(0, batch.action_T[said_N], said_N, "amax")
+        said_N, actions = torch.nonzero(batch.action_T >= 0).squeeze(1), batch.state_A.numel()
+        last_A = torch.zeros_like(batch.state_A).scatter_reduce(0, batch.action_T[said_N], said_N, "amax")
         asked_S = batch.critic_S >= 0
         tips = torch.cat([last_A, batch.critic_S[asked_S]])
         paths = [torch.nonzero(batch.end_T[: int(tip) + 1] > tip).squeeze(1) for tip in tips]
-        empty = batch.parent_T.new_zeros(0)
-        source_U = torch.cat(paths) if paths else empty
-        length_R = torch.tensor([path.numel() for path in paths], dtype=torch.long, device=empty.device)
+        source_U = torch.cat([*paths, said_N[:0]])
+        length_R = torch.tensor([path.numel() for path in paths], dtype=torch.long, device=tips.device)
         end_R = length_R.cumsum(0)
-        end_U = torch.repeat_interleave(end_R, length_R)
-        place_U = torch.arange(source_U.numel(), device=empty.device)
-        pos_U = place_U - torch.repeat_interleave(end_R - length_R, length_R)
-        mine_U = torch.repeat_interleave(
-            torch.cat(
-                [torch.arange(last_A.numel(), device=empty.device), torch.full_like(batch.critic_S[asked_S], -2)]
-            ),
-            length_R,
-        )
-        action_U = batch.action_T[source_U]
-        critic_S = batch.critic_S.masked_scatter(asked_S, end_R[last_A.numel() :] - 1)
-        # Where the critic's state ends in its row; a state without a prompt is in no row.
-        last_S = torch.full_like(batch.last_S, -1)
-        depth_S = batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S]
-        last_S = torch.where(asked_S, critic_S - depth_S, last_S)
+        place_U = torch.arange(source_U.numel(), device=tips.device)
+        row_U = torch.repeat_interleave(torch.arange(len(paths), device=tips.device), length_R)
+        pos_U = place_U - (end_R - length_R)[row_U]
+        critic_S = batch.critic_S.masked_scatter(asked_S, end_R[actions:] - 1)
+        prompt_S = batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S]
         rows = replace(
             batch,
             token_T=batch.token_T[source_U],
             parent_T=torch.where(pos_U > 0, place_U - 1, -1),
             pos_T=pos_U,
-            end_T=end_U,
-            action_T=torch.where(action_U == mine_U, action_U, -1),
+            end_T=end_R[row_U],
+            # The first rows are those of the actions, in their order; what was said before is read in them again.
+            action_T=torch.where(batch.action_T[source_U] == row_U, row_U, -1),
             old_logp_T=batch.old_logp_T[source_U],
             ref_logp_T=None,
-            last_S=last_S,
+            last_S=torch.where(asked_S, critic_S - prompt_S, -1),  # a state without a prompt ends no row
             critic_S=critic_S,
         )
         return cls(rows, source_U, len(batch))
@@ -77,3 +68,17 @@ class PerTurn:
             zero_T.index_add(0, self.source_U[said_U], x_U[said_U]) for x_U in (out.logp_T, out.entropy_T)
         )
         return Forward(logp_T, entropy_T, out.value_S)
+
+
+def forward_apart(model: Callable[[Batch], Forward], batch: Batch, max_tokens: int) -> Forward:
+    """As ``backward.forward_parts``, every turn and every value encoded on its own."""
+    apart = PerTurn.of(batch)
+    return apart.gather(forward_parts(model, apart.rows, max_tokens))
+
+
+def backward_apart(
+    model: Callable[[Batch], Forward], batch: Batch, loss_fn: Callable[[Forward], LossT], max_tokens: int
+) -> LossT:
+    """As ``backward.backward``, every turn and every value encoded on its own."""
+    apart = PerTurn.of(batch)
+    return backward(model, apart.rows, lambda out: loss_fn(apart.gather(out)), max_tokens)

@@ -19,7 +19,7 @@ from agents.actor_critic import ActorCritic
 from agents.backward import backward, forward_parts
 from agents.forest import Tree
 from agents.packing import pack
-from agents.per_turn import PerTurn
+from agents.per_turn import backward_apart, forward_apart
 from agents.react import EpisodeId
 from agents.tree import Batch, Forward, Kind
 from algorithms.base import Algorithm, Loss
@@ -86,6 +86,8 @@ class Learner:
         parameters = [group["params"] for group in self.optimizer.param_groups]
         # A critic that shares nothing with the policy must not decide how long the policy's step is either.
         self.clipped = parameters if algorithm.token_critic else [[p for group in parameters for p in group]]
+        self.forward = forward_apart if algorithm.per_turn else forward_parts
+        self.backward: Callable[..., Loss] = backward_apart if algorithm.per_turn else backward
         self.replay = Replay(train.replay_updates, train.replay_steps, train.seed) if train.replay_steps else None
         if self.replay and type(algorithm).critic_only is Algorithm.critic_only:
             raise UserError(
@@ -110,7 +112,7 @@ class Learner:
             if self.algorithm.needs_reference or (i == 0 and update % KL_EVERY == 1):
                 piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
             if i > 0:  # for the first one, the forward of its own step comes before any change
-                self.prepare(piece, self.forward(piece.batch))
+                self.prepare(piece, self.forward(self.model, piece.batch, train.token_budget))
         forwarded = monotonic()
         share = max(0.1, 1 - used)
         for group in self.optimizer.param_groups:
@@ -119,7 +121,7 @@ class Learner:
         taken: set[EpisodeId] = set()
         for _ in range(train.epochs):
             for piece in pieces:
-                loss = self.backward(piece.batch, self.loss_of(piece))
+                loss = self.backward(self.model, piece.batch, self.loss_of(piece), train.token_budget)
                 norm, stepped = self.step(loss.total)
                 stats.append(loss.stats | {"grad_norm": norm})
                 if stepped:
@@ -150,7 +152,7 @@ class Learner:
         piece = self.packed(trees)
         if self.algorithm.needs_reference:
             piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
-        self.prepare(piece, self.forward(piece.batch))
+        self.prepare(piece, self.forward(self.model, piece.batch, self.train.token_budget))
         return self.credited(piece)
 
     def packed(self, trees: Sequence[Tree]) -> _Piece:
@@ -163,20 +165,6 @@ class Learner:
         if returns:
             self.model.calibrate(mean(returns))
 
-    def forward(self, batch: Batch) -> Forward:
-        """What the model says of a batch, without gradient."""
-        if not self.algorithm.per_turn:
-            return forward_parts(self.model, batch, self.train.token_budget)
-        apart = PerTurn.of(batch)
-        return apart.gather(forward_parts(self.model, apart.rows, self.train.token_budget))
-
-    def backward(self, batch: Batch, loss: Callable[[Forward], Loss]) -> Loss:
-        """Adds the gradient of a loss of what the model says."""
-        if not self.algorithm.per_turn:
-            return backward(self.model, batch, loss, self.train.token_budget)
-        apart = PerTurn.of(batch)
-        return backward(self.model, apart.rows, lambda new: loss(apart.gather(new)), self.train.token_budget)
-
     def learn_again(self, update: int, batches: Sequence[Batch]) -> list[float]:
         """Steps of the critic alone on episodes of the last updates, these included; its losses before each."""
         if self.replay is None:
@@ -188,7 +176,8 @@ class Learner:
             for parameter in policy:
                 parameter.requires_grad_(False)
             for batch in self.replay.drawn(update, self.model.device):
-                loss = self.backward(batch, partial(self.replayed_loss, batch))
+                again = partial(self.replayed_loss, batch)
+                loss = self.backward(self.model, batch, again, self.train.token_budget)
                 losses.append(float(loss.total.detach()))
                 self.step(loss.total)
         finally:

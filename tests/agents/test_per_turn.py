@@ -23,9 +23,9 @@ from tree_cases import (
 )
 
 from agents.actor_critic import ActorCritic
-from agents.backward import backward, cut, forward_parts
+from agents.backward import cut
 from agents.packing import pack
-from agents.per_turn import PerTurn
+from agents.per_turn import PerTurn, backward_apart, forward_apart
 from agents.tree import Batch, Forward
 
 
@@ -40,9 +40,9 @@ def total(batch: Batch, out: Forward) -> Tensor:
     return loss_of(out.logp_T[mine], out.value_S, batch.action_T[mine])
 
 
-def step(model: ActorCritic, batch: Batch, apart: PerTurn, budget: int) -> tuple[Tensor, list[Tensor]]:
+def step(model: ActorCritic, batch: Batch, budget: int) -> tuple[Tensor, list[Tensor]]:
     model.zero_grad()
-    loss = backward(model, apart.rows, lambda out: Loss(total(batch, apart.gather(out))), budget)
+    loss = backward_apart(model, batch, lambda out: Loss(total(batch, out)), budget)
     return loss.total.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
@@ -68,10 +68,10 @@ def test_loss_and_gradient_are_those_of_one_pass_under_any_budget(pieces: int) -
     longest = int(apart.rows.pos_T.max()) + 1
     budget = next(b for b in range(len(apart.rows), longest - 1, -1) if len(cut(apart.rows, b)) >= pieces)
     whole = total(batch, model(batch))
-    loss, grads = step(model, batch, apart, budget)
+    loss, grads = step(model, batch, budget)
     assert (loss - whole).abs() <= 1e-5
     assert relative(grads, gradients(model, whole)) <= 1e-5
-    parts = apart.gather(forward_parts(model, apart.rows, budget))
+    parts = forward_apart(model, batch, budget)
     assert (parts.logp_T - model(batch).logp_T).abs().max() <= 1e-5
 
 
@@ -81,8 +81,7 @@ def test_in_float64() -> None:
     wake(model)
     batch = pack(trees("several"), CRITIC_PROMPT)
     whole = total(batch, model(batch))
-    apart = PerTurn.of(batch)
-    loss, grads = step(model, batch, apart, len(apart.rows))
+    loss, grads = step(model, batch, len(PerTurn.of(batch).rows))
     assert (loss - whole).abs() <= 1e-10
     assert relative(grads, gradients(model, whole)) <= 1e-6
 
