@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from algorithm_trees import World, actions, states, world
+from algorithm_trees import World, states, world
 
 import algorithms
 from agents.packing import pack
-from agents.tree import Kind, Node
+from agents.tree import Node
 from algorithms import ALGORITHMS, Algorithm, algorithm_class
 from algorithms.arpo import ARPO
 from algorithms.base import ForkPoint, Sampling
@@ -228,20 +228,3 @@ def test_importing_the_algorithms_brings_no_model_and_no_environment() -> None:
     code = "import algorithms, sys; print([m for m in ('transformers', 'peft', 'gymnasium') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert out.stdout.strip() == "[]"
-
-
-def test_identical_actions_share_what_they_learn() -> None:
-    """Two samples of the same action are one node of count 2: it enters every mean twice."""
-    w = world(12)
-    root = w.state()
-    for count in (2, 1):
-        after = root.add(w.action(float(count), count)).add(w.state())
-        after.terminated = True
-    twice = replace(root, children=[root.children[0], *root.children])
-    for action in actions(twice):
-        assert action.kind is Kind.ACTION
-    twice.children = [replace(a, count=1) for a in twice.children]
-    for algorithm in EVERY:
-        ours, theirs = step(w, algorithm, [root]), step(w, algorithm, [twice])
-        assert ours[0] == pytest.approx(theirs[0], abs=1e-12)
-        torch.testing.assert_close(ours[1], theirs[1], atol=1e-12, rtol=1e-10)
