@@ -1,0 +1,194 @@
+"""What a comparison is asked to do: its own settings, and the plan that they and the settings file make.
+
+Invariant: a `Plan` was found to be right as far as that can be known before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from agent_envs import registry
+from runners.comparison.claims import Claim, read_claims
+from runners.comparison.measures import measured
+from runners.comparison.plan import (
+    Entrant,
+    PlannedRun,
+    Values,
+    flag_name,
+    merged,
+    named_entrants,
+    read_file,
+    resolve,
+    split_flags,
+)
+from runners.comparison.runs import Measured
+from runners.comparison.tuning import Tried, candidates
+from runners.config import UserError, parse
+from runners.measure import pick_tasks
+
+SECTIONS = ("entrants", "tune", "claims")
+"""What only a settings file can tell."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare algorithms on the same tasks, environment steps and seeds."""
+
+    env: str = "wiki"
+    """Environment to learn; its settings are the flags --ENV.…"""
+    algos: tuple[str, ...] = ()
+    """Algorithms, each with its default settings; other entrants stand in the settings file."""
+    seeds: int = 5
+    """Runs of each entrant, with the seeds 0, 1, …"""
+    env_steps: int = 50_000
+    """Environment steps of each run."""
+    jobs: int = 1
+    """Runs at once, each in a process of its own."""
+    out: Path | None = None
+    """Folder of the runs and of the report; by default runs/compare-ENV."""
+    baseline: str = ""
+    """Entrant that the others are compared with; by default the first one."""
+    test_tasks: int = 500
+    """Test tasks that every last policy plays, once sampled and once greedily."""
+    pass_samples: int = 0
+    """Episodes of each of `pass_tasks` test tasks, for pass@k; 0 for none."""
+    pass_tasks: int = 100
+    """Test tasks for pass@k."""
+    credit_episodes: int = 0
+    """Episodes with which each seed's entrants are asked whom they credit (runners/credit.py); 0 for none."""
+    credit_group: int = 8
+    """Episodes of one task among them."""
+    tune_env_steps: int = 0
+    """Environment steps of each run of the tuning; 0 for as many as the others have."""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 2:
+            raise ValueError(f"seeds must be at least 2, not {self.seeds}: a single run tells nothing about the spread")
+        for name in ("env_steps", "jobs", "test_tasks", "pass_tasks", "credit_group"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        for name in ("pass_samples", "credit_episodes", "tune_env_steps"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative")
+
+    @property
+    def folder(self) -> Path:
+        return self.out or Path("runs") / f"compare-{self.env}"
+
+    @property
+    def measured(self) -> Measured:
+        return Measured(self.test_tasks, self.pass_samples, self.pass_tasks)
+
+    @property
+    def tuning_steps(self) -> int:
+        return self.tune_env_steps or self.env_steps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A comparison that was read and found to be right."""
+
+    compare: Compare
+    common: Values
+    """Train settings for everyone."""
+    own: Mapping[str, Values]
+    """Each entrant's own settings."""
+    flags: Sequence[tuple[str, ...]]
+    """Train flags of the command line."""
+    tune: Mapping[str, Sequence[Values]]
+    """Settings to try, by entrant; empty without tuning."""
+    claims: Sequence[Claim]
+
+    @property
+    def baseline(self) -> str:
+        return self.compare.baseline or next(iter(self.own))
+
+    def entrants(self, console: Console, chosen: Sequence[Tried] = ()) -> dict[str, Entrant]:
+        """Everyone with all settings, those that the tuning chose among them. Raises UserError."""
+        own = dict(self.own)
+        for tried in chosen:
+            if tried.chosen:
+                own[tried.entrant] = merged(own[tried.entrant], tried.settings)
+        return self._resolved(own, self.compare.env_steps, console)
+
+    def check(self, console: Console) -> None:
+        """Raises UserError for what would go wrong later."""
+        self.tried(console)
+        entrants = list(self.entrants(console).values())
+        env = registry.make(self.compare.env, entrants[0].parts[self.compare.env])
+        pick_tasks(
+            env, "test", max(self.compare.test_tasks, self.compare.pass_tasks if self.compare.pass_samples else 1)
+        )
+        if self.compare.credit_episodes:
+            env.reset(seed=0, options={"split": "test"})
+            if env.oracle() is None:
+                raise UserError(
+                    f"--credit-episodes needs an environment with an oracle, and {self.compare.env} has none"
+                )
+            if self.compare.credit_episodes < self.compare.credit_group:
+                raise UserError("--credit-episodes must be at least one group (--credit-group)")
+
+    def tried(self, console: Console) -> dict[str, list[PlannedRun]]:
+        """The runs of the tuning, by entrant. Raises UserError."""
+        found: dict[str, list[PlannedRun]] = {name: [] for name in self.tune}
+        parent = self.compare.folder / "tuning"
+        for i in range(max(map(len, self.tune.values()), default=0)):
+            own = {name: merged(self.own[name], tries[i]) for name, tries in self.tune.items()}
+            for name, entrant in self._resolved(own, self.compare.tuning_steps, console).items():
+                if not entrant.train.eval_every:
+                    raise UserError(f"entrant {name}: tuning needs evaluations on validation tasks: set eval_every")
+                run = replace(entrant, name=f"{name}-{i + 1}").run(parent, self.compare.seeds)
+                if any((run.train.lr, run.parts) == (r.train.lr, r.parts) and _same(run, r) for r in found[name]):
+                    raise UserError(f"tune: setting {i + 1} of {name} is one that was tried before")
+                found[name].append(run)
+        return found
+
+    def _resolved(self, own: Mapping[str, Values], env_steps: int, console: Console) -> dict[str, Entrant]:
+        given = {"env": self.compare.env, "env_steps": env_steps, "test_tasks": 0}
+        return resolve(self.common, own, self.flags, given, console)
+
+
+def _same(one: PlannedRun, other: PlannedRun) -> bool:
+    return replace(one.train, out=None) == replace(other.train, out=None) and one.parts == other.parts
+
+
+def read_plan(argv: Sequence[str]) -> Plan:
+    """What the command line and its settings file ask for. Raises UserError."""
+    ours = {field.name for field in fields(Compare)}
+    flags = split_flags(argv)
+    named = [flag for flag in flags if flag_name(flag) in ("config", "tune")]
+    files = {flag_name(flag): Path(" ".join(flag).partition(" " if len(flag) > 1 else "=")[2]) for flag in named}
+    values = read_file(files["config"]) if "config" in files else {}
+    if "tune" in files:
+        values["tune"] = read_file(files["tune"])
+    mine = [flag for flag in flags if flag_name(flag) in {*ours, "h", "help"} or flag[0] == "-h"]
+    told = [_flag(key, value) for key, value in values.items() if key in ours]
+    compare, _ = parse(Compare, lambda _: {}, [word for flag in (*told, *mine) for word in flag], about=ABOUT)
+    sections = {key: values.get(key) for key in SECTIONS}
+    algos = compare.algos or (() if sections["entrants"] else ("selfac", "grpo"))
+    own = named_entrants(algos, sections["entrants"])
+    if compare.baseline and compare.baseline not in own:
+        raise UserError(f"there is no entrant {compare.baseline!r} to be the baseline; there are {', '.join(own)}")
+    return Plan(
+        compare,
+        {key: value for key, value in values.items() if key not in ours and key not in SECTIONS},
+        own,
+        [flag for flag in flags if flag not in mine and flag not in named],
+        candidates(sections["tune"], list(own)) if sections["tune"] else {},
+        read_claims(sections["claims"], list(own), measured(compare.pass_samples)),
+    )
+
+
+ABOUT = (
+    f"{Compare.__doc__} --config FILE reads settings, entrants, tuning and claims from YAML, --tune FILE the settings "
+    "to try. Every other flag is one of train.py and goes to all runs."
+)
+
+
+def _flag(key: str, value: Any) -> tuple[str, ...]:
+    return (f"--{key.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value]))
