@@ -104,7 +104,11 @@ def remote_judge(settings: JudgeSettings | None) -> Judge | None:
         return None
     try:
         judge = EndpointJudge(settings)
-        judge.check()
+        try:
+            judge.check()
+        except BaseException:
+            judge.close()
+            raise
     except JudgeError as error:
         raise UserError(str(error)) from None
     return judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,22 @@ KEY = "sk-4f\"not'hing\\else"
 TWO = episode(("look", "a box"), ("open", ""))
 
 
+OPENED: list[EndpointJudge] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 def judge_at(url: str, waits: list[float] | None = None, key: str = KEY, **settings: Any) -> EndpointJudge:
     """A judge that notes its waits instead of waiting."""
     told = JudgeSettings(kind=JudgeKind.ENDPOINT, model="judge-1", base_url=url, **settings)
     noted = [] if waits is None else waits
-    return EndpointJudge(told, {"OPENAI_API_KEY": key} if key else {}, noted.append)
+    OPENED.append(EndpointJudge(told, {"OPENAI_API_KEY": key} if key else {}, noted.append))
+    return OPENED[-1]
 
 
 def ask(script: Script, n: int = 1, **settings: Any) -> tuple[Verdicts, list[Asked], list[float]]:
