@@ -141,10 +141,10 @@ def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[
         "playing_seconds": float(np.mean(history.column("seconds_rollout"))),
         "busy_seconds": history.rows[-1]["busy_seconds"],
     }
-    return {key: [value] for key, value in one.items()} | tested(result)
+    return {key: [value] for key, value in one.items()} | task_figures(result)
 
 
-def tested(result: Mapping[str, Any]) -> dict[str, list[float]]:
+def task_figures(result: Mapping[str, Any]) -> dict[str, list[float]]:
     """The figures of a file that ``final.py`` wrote, one number per task."""
     found = {f"final_{mode}": [_number(x) for x in result[mode]] for mode in ("sampled", "greedy")}
     if "pass" in result:

@@ -19,7 +19,16 @@ import numpy as np
 from runners.comparison.claims import Claim, Judged, judge
 from runners.comparison.curves import AXES, History, read_history
 from runners.comparison.markdown import markdown
-from runners.comparison.measures import Figures, figures_of, frame_of, grid, interval, measured, read_result, tested
+from runners.comparison.measures import (
+    Figures,
+    figures_of,
+    frame_of,
+    grid,
+    interval,
+    measured,
+    read_result,
+    task_figures,
+)
 from runners.comparison.page import page
 from runners.comparison.plan import PlannedRun
 from runners.comparison.runs import result_file
@@ -79,7 +88,7 @@ def gather(
     grids = {key: {name: grid(figures[name], key, seeds) for name in names} for key in keys}
     start = {
         key: bootstrap([x for x in values if np.isfinite(x)])
-        for key, values in tested(read_result(folder / "runs" / "start.test.json")).items()
+        for key, values in task_figures(read_result(folder / "runs" / "start.test.json")).items()
     }
     return Result(
         baseline,

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
+from runners.intervals import Interval, bootstrap, bootstrap_gain, over_seeds, pass_at_k, student_t
 
 
 def test_the_interval_of_a_share_is_the_normal_one() -> None:
@@ -65,3 +65,57 @@ def test_pass_at_k_needs_enough_samples(k: int) -> None:
 
 def test_it_is_written_short() -> None:
     assert str(Interval(0.5, 0.25, 0.75)) == "0.500 [0.250, 0.750]"
+
+
+def grid(values: object) -> np.ndarray:
+    return np.asarray(values, dtype=np.float64)
+
+
+def test_the_points_of_students_t() -> None:
+    assert [round(student_t(n), 3) for n in (1, 2, 4, 9, 30)] == [12.706, 4.303, 2.776, 2.262, 2.042]
+    assert student_t(400) == pytest.approx(1.96, abs=1e-3)
+
+
+def test_five_seeds_cover_the_truth_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    wide = narrow = 0
+    for seed in range(300):
+        x = rng.normal(size=(5, 1))
+        found, plain = over_seeds([x], seed=seed, draws=1000), bootstrap(x[:, 0].tolist(), seed=seed, draws=1000)
+        wide += found.low <= 0 <= found.high
+        narrow += plain.low <= 0 <= plain.high
+    assert 0.90 <= wide / 300 <= 0.98
+    assert narrow / 300 < 0.88, "without the correction for few seeds it would be too narrow"
+
+
+def test_seeds_and_tasks_both_spread() -> None:
+    rng = np.random.default_rng(1)
+    same_seeds = np.tile(rng.random(40) < 0.5, (5, 1)).astype(float)  # all spread is between tasks
+    same_tasks = np.repeat(rng.random((5, 1)), 40, axis=1)  # all spread is between seeds
+    for x in (same_seeds, same_tasks):
+        found = over_seeds([x])
+        assert found.low < found.mean < found.high and found.mean == pytest.approx(x.mean())
+    assert over_seeds([np.full((3, 4), 0.5)]) == Interval(0.5, 0.5, 0.5)
+
+
+def test_pairs_are_drawn_together() -> None:
+    rng = np.random.default_rng(2)
+    hard = rng.random((5, 30))
+    better = hard + 0.1
+    gain = over_seeds([better, hard], lambda a, b: a - b)
+    assert (gain.low, gain.mean, gain.high) == pytest.approx((0.1, 0.1, 0.1))
+    unpaired = over_seeds([better, hard[::-1, ::-1]], lambda a, b: a - b)
+    assert unpaired.high - unpaired.low > 0.1
+
+
+def test_a_ratio_is_that_of_the_means() -> None:
+    found = over_seeds([grid([[1], [3]]), grid([[2], [2]])], lambda a, b: a / b)
+    assert found.mean == 1.0 and found.low == pytest.approx(0.5) and found.high == pytest.approx(1.5)
+
+
+def test_what_is_no_number_is_left_out() -> None:
+    x = grid([[1, np.nan], [1, 0], [1, 0]])
+    assert over_seeds([x]).mean == pytest.approx(3 / 5)
+    for wrong in ([grid([[1]])], [grid([[1], [2]]), grid([[1], [2], [3]])]):
+        with pytest.raises(ValueError, match="at least two seeds"):
+            over_seeds(wrong, lambda *means: means[0])

@@ -1,0 +1,210 @@
+"""What a comparison makes of numbers: areas and curves by hand, verdicts, plots, and the choice of settings."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from runners.comparison import svg
+from runners.comparison.claims import Claim, Kind, Verdict, judge, read_claims, verdict
+from runners.comparison.curves import area, area_between, binned, reached, read_history
+from runners.comparison.measures import measured, task_figures
+from runners.comparison.tuning import candidates
+from runners.comparison.tuning import judge as choose
+from runners.config import UserError
+from runners.intervals import Interval
+
+# -- curves ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_area_weighs_each_batch_by_its_steps() -> None:
+    assert area([10, 30, 40], [0.0, 0.5, 1.0], 40) == pytest.approx((0 * 10 + 0.5 * 20 + 1 * 10) / 40)
+    assert area([10, 30, 50], [0.0, 0.5, 1.0], 40) == pytest.approx(0.5)  # of the last batch only what the budget holds
+    assert area([10, 30], [0.0, 0.5], 40) == pytest.approx((0.5 * 20 + 0.5 * 10) / 40)  # the last one holds on
+    assert area([10, 30, 40], [0.0, 0.5, 1.0], 5) == 0.0
+    for ends, limit in (([], 10.0), ([1.0], 0.0)):
+        with pytest.raises(ValueError, match="needs a batch"):
+            area(ends, [1.0] * len(ends), limit)
+
+
+def test_the_area_does_not_depend_on_how_steps_are_cut_into_batches() -> None:
+    assert area([10, 20, 30], [0.2, 0.2, 0.8], 30) == pytest.approx(area([20, 30], [0.2, 0.8], 30))
+    assert np.mean([0.2, 0.2, 0.8]) != pytest.approx(np.mean([0.2, 0.8])), "a mean over updates would"
+
+
+def test_an_area_between_evaluations() -> None:
+    assert area_between([0, 10], [0.0, 1.0], 10) == pytest.approx(0.5)
+    assert area_between([5], [0.3], 10) == pytest.approx(0.3)
+    assert area_between([4, 8], [0.0, 1.0], 10) == pytest.approx((0 * 4 + 0.5 * 4 + 1 * 2) / 10)
+    assert area_between([4, 20], [0.0, 1.0], 12) == pytest.approx(0.25 * 8 / 12)
+    assert area_between([], [], 10) is None
+
+
+def test_a_curve_in_bins_has_the_area_of_the_batches() -> None:
+    ends, success = [3.0, 11.0, 20.0], [0.1, 0.7, 0.4]
+    bins = binned(ends, success, 20.0, 7)
+    assert np.mean(bins) == pytest.approx(area(ends, success, 20.0))
+    assert bins[0] == pytest.approx(0.1) and bins[-1] == pytest.approx(0.4)
+    late = binned(ends, success, 40.0, 4)
+    assert late[:2] == pytest.approx([0.1 * 0.3 + 0.7 * 0.7, 0.7 * 0.1 + 0.4 * 0.9]) and all(map(math.isnan, late[2:]))
+
+
+def test_where_a_height_is_reached() -> None:
+    ends, success = [1, 2, 3, 4, 5, 6, 7], [0, 1, 0, 0, 1, 1, 1]
+    assert reached(ends, success, 0.6, window=3) == 6
+    assert reached(ends, success, 1.0, window=3) == 7
+    assert reached(ends, success, 1.1) is None
+    assert reached([1, 2], [1, 1], 0.5, window=5) == 2
+
+
+def test_a_history_is_read_from_the_metrics(tmp_path: Path) -> None:
+    times = {"seconds_rollout": 1.0, "seconds_forward": 0.25, "seconds_update": 0.5}
+    entries = [
+        {"kind": "evaluation", "update": 0, "split": "test", "mode": "sampled", "mean": 0.9},
+        {"kind": "update", "update": 1, "env_steps": 10, "success": 0.2, **times},
+        {"kind": "update", "update": 2, "env_steps": 25, "success": 0.4, "seconds_judge": 1.0, **times},
+        {"kind": "evaluation", "update": 2, "split": "valid", "mode": "sampled", "mean": 0.3},
+        {"kind": "evaluation", "update": 2, "split": "valid", "mode": "greedy", "mean": 0.5},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    history = read_history(tmp_path)
+    assert history.column("busy_seconds") == [1.75, 4.5] and history.column("env_steps") == [10, 25]
+    assert history.valid == [{"env_steps": 25, "sampled": 0.3, "greedy": 0.5}]
+
+
+def test_test_results_become_figures() -> None:
+    result = {"sampled": [1.0, None, 0.0], "greedy": [1.0, 1.0, 0.0], "pass": {"right_of": [[1, 4], [0, 4], [2, 3]]}}
+    found = task_figures(result)
+    assert found["final_sampled"][::2] == [1.0, 0.0] and math.isnan(found["final_sampled"][1])
+    assert found["pass@2"] == pytest.approx([0.5, 0.0, 1.0])
+    assert found["pass@4"][:2] == [1.0, 0.0] and math.isnan(found["pass@4"][2])
+    assert [key for key in measured(4) if key.startswith("pass")] == ["pass@2", "pass@4"]
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bound", "expected"),
+    [
+        (0.10, 0.3, {"at_least": 0.1}, Verdict.HOLDS),
+        (0.09, 0.3, {"at_least": 0.1}, Verdict.UNDECIDED),
+        (-0.1, 0.09, {"at_least": 0.1}, Verdict.FAILS),
+        (0.3, 0.6, {"at_most": 0.6}, Verdict.HOLDS),
+        (0.3, 0.7, {"at_most": 0.6}, Verdict.UNDECIDED),
+        (0.61, 0.7, {"at_most": 0.6}, Verdict.FAILS),
+    ],
+)
+def test_the_interval_decides(low: float, high: float, bound: dict[str, float], expected: Verdict) -> None:
+    claim = Claim("auc", "a", "b", **bound)  # type: ignore[arg-type]
+    assert verdict(Interval((low + high) / 2, low, high), claim) is expected
+    assert verdict(None, claim) is Verdict.UNDECIDED
+
+
+def runs(*of_seed: float) -> dict[int, dict[str, list[float]]]:
+    return {seed: {"auc": [value]} for seed, value in enumerate(of_seed)}
+
+
+def test_claims_are_judged_in_pairs_of_seeds() -> None:
+    figures: Any = {
+        "low": runs(0.1, 0.3, 0.5, 0.7, 0.9),
+        "high": runs(0.3, 0.5, 0.7, 0.9, 1.1),
+        "half": runs(0.2, 0.4, 0.6, 0.8, 1.0),
+    }
+    more = judge(Claim("auc", "high", "low", at_least=0.19), figures)
+    assert more.verdict is Verdict.HOLDS and more.value is not None and more.value.mean == pytest.approx(0.2)
+    ratio = judge(Claim("auc", "high", "low", Kind.RATIO, at_most=1.1), figures)
+    assert ratio.verdict is Verdict.FAILS and ratio.value is not None and ratio.value.mean == pytest.approx(1.4)
+    share = judge(Claim("auc", "half", "low", Kind.SHARE, "high", at_least=0.49), figures)
+    assert share.verdict is Verdict.HOLDS and share.value is not None and share.value.mean == pytest.approx(0.5)
+    few = {name: dict(list(mine.items())[:4]) for name, mine in figures.items()}
+    assert judge(Claim("auc", "high", "low", at_least=0.19), few).verdict is Verdict.UNDECIDED
+    unpaired = {**figures, "high": runs(1.1, 0.9, 0.7, 0.5, 0.3)}
+    assert judge(Claim("auc", "high", "low", at_least=0.19), unpaired).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        ({"measure": "auc", "entrant": "a", "against": "c", "at_least": 0}, "no entrant 'c'"),
+        ({"measure": "auk", "entrant": "a", "against": "b", "at_least": 0}, "no measure 'auk'"),
+        ({"measure": "auc", "entrant": "a", "against": "b"}, "either at_least or at_most"),
+        ({"measure": "auc", "entrant": "a", "against": "b", "at_least": 0, "at_most": 1}, "either at_least or at_most"),
+        ({"measure": "auc", "entrant": "a", "against": "b", "at_least": "much"}, "must be a number"),
+        ({"measure": "auc", "entrant": "a", "against": "b", "kind": "rato", "at_least": 0}, "rato"),
+        ({"measure": "auc", "entrant": "a", "against": "b", "kind": "share", "at_least": 0}, "no entrant ''"),
+        ({"measure": "auc", "entrant": "a", "at_least": 0}, "against"),
+        ({"measur": "auc"}, "must hold some of measure"),
+    ],
+)
+def test_a_claim_that_cannot_be_read_is_told_in_one_line(claim: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        read_claims([claim], ["a", "b"], measured(0))
+    assert "claim 1" in str(error.value) and "\n" not in str(error.value)
+
+
+# -- tuning ----------------------------------------------------------------------------------------------------------
+
+SIX: list[dict[str, Any]] = [{"lr": lr} for lr in (1, 2, 3, 4, 5, 6)]
+
+
+def test_everyone_gets_as_many_tries() -> None:
+    assert candidates({"all": SIX, "a": SIX[::-1]}, ["a", "b"]) == {"a": SIX[::-1], "b": SIX}
+    for tune, said in (
+        ({"a": SIX}, "the same number of settings, at least 6; here: a 6, b 0"),
+        ({"all": SIX[:5]}, "here: a 5, b 5"),
+        ({"all": SIX, "a": [*SIX, {"lr": 7}]}, "here: a 7, b 6"),
+        ({"all": SIX, "c": SIX}, "no entrant 'c'"),
+        ({"all": {"lr": 1}}, "needs a list"),
+        ([1], "by entrant"),
+    ):
+        with pytest.raises(UserError, match=said):
+            candidates(tune, ["a", "b"])
+
+
+def test_the_best_area_on_validation_tasks_is_chosen(tmp_path: Path) -> None:
+    folders = []
+    for i, valid in enumerate((0.3, 0.6, 0.6)):
+        (folder := tmp_path / str(i)).mkdir()
+        entries = [
+            {"kind": "update", "update": 1, "env_steps": 10, "success": 1 - valid},  # training batches say otherwise
+            {"kind": "evaluation", "update": 1, "split": "valid", "mode": "sampled", "mean": valid},
+        ]
+        (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, entries)))
+        folders.append(folder)
+    tried = choose({"a": SIX[:3]}, {"a": folders}, 10)
+    assert [one.chosen for one in tried] == [False, True, False] and [one.area for one in tried] == [0.3, 0.6, 0.6]
+    (tmp_path / "0" / "metrics.jsonl").write_text("")
+    with pytest.raises(UserError, match="never evaluated on validation tasks"):
+        choose({"a": SIX[:3]}, {"a": folders}, 10)
+
+
+# -- plots -----------------------------------------------------------------------------------------------------------
+
+
+def test_ticks_are_round() -> None:
+    assert svg.ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert svg.ticks(0, 50_000) == [0, 10_000, 20_000, 30_000, 40_000, 50_000]
+    assert svg.ticks(0.47, 0.53) == pytest.approx([0.48, 0.5, 0.52])
+    assert svg.ticks(3, 3) == [3]
+    assert [svg.short(x) for x in (0, 0.25, 1500, 2e6)] == ["0", "0.25", "1.5k", "2M"]
+
+
+def test_a_plot_is_sound_and_keeps_names_as_text() -> None:
+    name = '<script>alert("自评")</script>'
+    line = svg.Line(name, 0, [0, 1, 2, 3], [0.1, math.nan, 0.3, 0.4], [0, 0, 0, 0], [1, 1, 1, 1], dots=True)
+    text = svg.lines([line], "steps <&>", "success")
+    root = ElementTree.fromstring(text)
+    assert len([e for e in root if e.tag == "polyline"]) == 2, "what is no number is a gap"
+    assert len([e for e in root if e.tag == "circle"]) == 3
+    text = svg.dots([svg.Dot(name, 1, 0.5, 0.4, 0.6, [0.4, 0.6])], "area")
+    assert "<script" not in text and "自评" in text
+    ElementTree.fromstring(text)
+    ElementTree.fromstring(svg.dots([], "nothing"))
+    ElementTree.fromstring(svg.lines([], "nothing", "to see"))
