@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -30,6 +31,7 @@ from typing import IO
 _HEADER = struct.Struct("!Q")
 _GIVEN = "TURNWISE_CHILD"
 _TAIL = 4096
+_SECRET = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 _LOOK = 1.0
 """Seconds after which a wait looks whether there is still somebody to wait for."""
 
@@ -122,14 +124,19 @@ class Channel:
         return True
 
 
+def _variables(secrets: bool) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if secrets or not _SECRET.search(name)}
+
+
 class Child(Channel):
     """``python -m module`` in a process of its own, and the parent's end of the connection to it.
 
     The child has this process's ``sys.path``, reads nothing and prints into a pipe. After ``output_mb`` MiB of print it
-    is killed, and ``flooded`` is true.
+    is killed, and ``flooded`` is true. Without ``secrets`` it has no environment variable whose name says that it holds
+    a key, a token, a password or another secret.
     """
 
-    def __init__(self, module: str, *, output_mb: float = 64.0) -> None:
+    def __init__(self, module: str, *, output_mb: float = 64.0, secrets: bool = True) -> None:
         ours, theirs = socket.socketpair()
         held, self._lifeline = os.pipe()
         given = {"socket": theirs.fileno(), "lifeline": held, "PYTHONPATH": os.environ.get("PYTHONPATH")}
@@ -143,7 +150,7 @@ class Child(Channel):
                 bufsize=0,
                 pass_fds=(theirs.fileno(), held),
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": paths, _GIVEN: json.dumps(given)},
+                env={**_variables(secrets), "PYTHONPATH": paths, _GIVEN: json.dumps(given)},
             )
         except BaseException:
             ours.close()

@@ -98,7 +98,7 @@ class HostProcess:
     def _exchange(self, request: bytes, seconds: float) -> bytes:
         deadline = monotonic() + seconds
         if self._child is None:
-            child = Child("agent_envs.host")
+            child = Child("agent_envs.host", secrets=False)  # what runs there may be a model's work
             with self._counting:
                 self._child, killed = child, self._killed
             if killed:

@@ -29,6 +29,8 @@ def main() -> None:
                     os.write(2, b"x" * 65536)
             case b"path":
                 channel.send_bytes("\n".join([str(os.environ.get("PYTHONPATH")), *sys.path]).encode())
+            case b"variables":
+                channel.send_bytes("\n".join(os.environ).encode())
             case b"leave":  # a child of its own that holds the connection, and an end
                 number = channel._socket.fileno()
                 left = subprocess.Popen(["sleep", "1000"], pass_fds=(number,))

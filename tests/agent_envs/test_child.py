@@ -134,3 +134,19 @@ def test_a_module_that_does_not_exist_is_seen_in_the_tail() -> None:
         child.recv_bytes(20)
     assert child.ending(5) == "exit status 1" and "no_such_module" in child.tail()
     child.kill()
+
+
+@pytest.mark.parametrize("secrets", [True, False])
+def test_secrets_are_passed_on_only_where_that_was_asked(secrets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = {"OPENAI_API_KEY", "HF_TOKEN", "MY_PASSWORD_FILE", "aws_secret_access_key"}
+    plain = {"MONKEYS", "TOKENIZERS_PARALLELISM"}
+    for name in hidden | plain:
+        monkeypatch.setenv(name, "x")
+    child = Child("child_main", secrets=secrets)
+    try:
+        child.send_bytes(b"variables", 20)
+        there = set(child.recv_bytes(20).decode().splitlines())
+    finally:
+        child.kill()
+    assert plain <= there
+    assert there & hidden == (hidden if secrets else set())
