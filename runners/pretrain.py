@@ -33,7 +33,7 @@ from transformers.utils import logging as hf_logging
 from agent_envs import registry
 from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import TextEnv
-from agents.actor_critic import ActorCritic
+from agents.actor_critic import ActorCritic, CriticSettings
 from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
 from agents.tiny import model as tiny_model
@@ -69,6 +69,9 @@ class PretrainSettings:
     """Steps of linear warm-up; after them the rates fall linearly to a twentieth."""
     drills: float = 0.1
     """Share of the batch that are the environment's reading exercises, where it has some."""
+    judging: float = 0.0
+    """Weight of a second exercise: to tell, after the critic prompt, how the demonstration will end. A large model can
+    judge a state before it is trained here; the head that answers is thrown away, what it read from stays."""
     shape: TinySettings = field(default_factory=TinySettings)
     """Shape of the transformer."""
 
@@ -117,20 +120,21 @@ def _fingerprint(env: TextEnv) -> str:
     return hashlib.sha256(repr(shown).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-Demonstration = tuple[tuple[str, str], list[tuple[str, str]]]
-"""((system, user), [(turn, observation), …])"""
+Demonstration = tuple[tuple[str, str], list[tuple[str, str]], bool]
+"""((system, user), [(turn, observation), …], success)"""
 
 
 def demonstrate(env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator) -> Demonstration:
     """One episode of the scripted expert."""
     user, _ = env.reset(seed=0, options={"task": task})
     head, turns, over = (env.system_prompt(), user), [], False
+    info: dict[str, Any] = {}
     while not over:
         text = env.expert(flaw=flaw, rng=rng)
-        seen, _, terminated, truncated, _ = env.step(text)
+        seen, _, terminated, truncated, info = env.step(text)
         turns.append((text, seen))
         over = terminated or truncated
-    return head, turns
+    return head, turns, info["success"]
 
 
 def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Path) -> None:
@@ -140,13 +144,13 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
     )  # fmt: skip
     with bar:
         shown = list(_demonstrations(env, settings, bar))
-        texts = [text for head, turns in shown[:SAMPLE] for pair in (head, *turns) for text in pair]
+        texts = [text for head, turns, _ in shown[:SAMPLE] for pair in (head, *turns) for text in pair]
         tokenizer = build_tokenizer(texts, [*env.lexicon(), CRITIC_TEXT])
         chat = Chat(tokenizer)
         chains = [chain(chat, *episode) for episode in shown]
         drills = [drill_chain(chat, drill) for drill in _drills(env, settings, len(chains))]
         model = build_model(tokenizer, settings.shape, settings.seed)
-        _train(model, chains, drills, settings, bar, console)
+        _train(model, chains, drills, chat.critic_prompt(CRITIC_TEXT), settings, bar, console)
     hf_logging.disable_progress_bar()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -161,13 +165,14 @@ def _demonstrations(env: TextEnv, settings: PretrainSettings, bar: Progress) -> 
         yield demonstrate(env, tasks[int(i)], flaw=settings.flaw, rng=rng)
 
 
-def chain(chat: Chat, head: tuple[str, str], turns: Sequence[tuple[str, str]]) -> Node:
+def chain(chat: Chat, head: tuple[str, str], turns: Sequence[tuple[str, str]], success: bool) -> Node:
     """A demonstration as a tree without branches."""
     root = state = Node(Kind.STATE, chat.prompt(*head))
     for i, (text, seen) in enumerate(turns):
         action = state.add(Node(Kind.ACTION, (*chat.encode(text), chat.end_id)))
         last = i == len(turns) - 1
         state = action.add(Node(Kind.STATE, () if last else chat.observation(seen, closed=True), terminated=last))
+    state.success = success
     return root
 
 
@@ -197,14 +202,16 @@ def _train(
     model: PreTrainedModel,
     chains: Sequence[Node],
     drills: Sequence[Node],
+    critic_prompt: Sequence[int],
     settings: PretrainSettings,
     bar: Progress,
     console: Console,
 ) -> None:
-    """Maximum likelihood of the demonstrator's tokens."""
-    actor = ActorCritic(model, lora=None, critic=None)
+    """Maximum likelihood of the demonstrator's tokens; with ``judging`` also the square error of its states' values."""
+    judged = settings.judging > 0
+    actor = ActorCritic(model, lora=None, critic=CriticSettings() if judged else None, seed=settings.seed)
     inside = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layers." in name]
-    rest = [p for p in model.parameters() if all(p is not q for q in inside)]
+    rest = [p for p in model.parameters() if all(p is not q for q in inside)] + actor.value_parameters()
     optimizers: list[tuple[torch.optim.Optimizer, float]] = [
         (torch.optim.Muon(inside, lr=settings.muon_lr, momentum=0.95, weight_decay=0.0), settings.muon_lr),
         (torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.95), weight_decay=0.0), settings.adam_lr),
@@ -217,9 +224,13 @@ def _train(
         picks = [
             drills[int(rng.integers(len(drills)))] if d else chains[int(rng.integers(len(chains)))] for d in drilled
         ]
-        batch = pack(picks)
-        said_T = batch.action_T >= 0
-        loss = -actor(batch).logp_T[said_T].mean()
+        batch = pack(picks, critic_prompt if judged else ())
+        found = actor(batch)
+        loss = -found.logp_T[batch.action_T >= 0].mean()
+        if judged:
+            assert found.value_S is not None
+            ended_S = batch.success_L[batch.tree_S]  # a demonstration is a tree of one leaf; an exercise has no verdict
+            loss = loss + settings.judging * (found.value_S - ended_S)[ended_S >= 0].square().mean()
         model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
