@@ -8,7 +8,7 @@ Legend: T tokens, A actions, S states, N action tokens or critic rows picked fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from agents.attention import NAME, marker_mask
 from agents.errors import ModelError
 from agents.plan import TreePlan
 from agents.tree import Batch, Forward
-from agents.value_head import CriticSettings, Start, calibrate, value_head
+from agents.value_head import CriticSettings, calibrate, value_head, waits
 
 __all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelError"]
 
@@ -111,10 +111,12 @@ class ActorCritic(nn.Module):
         """The parameters of the value head."""
         return [] if self.value_head is None else list(self.value_head.parameters())
 
-    def calibrate(self, mean_return: float) -> None:
-        """Before the first update: every value becomes ``mean_return``, where the critic's settings want that."""
-        if self.critic is not None and self.value_head is not None and self.critic.start == Start.CALIBRATED:
-            calibrate(self.value_head, mean_return)
+    @torch.no_grad()
+    def calibrate(self, batches: Iterable[Batch], mean_return: float) -> None:
+        """Shows the critic the first episodes, before the first update, where its settings ask for that."""
+        if self.critic is not None and self.value_head is not None and waits(self.critic):
+            read = torch.cat([self.hidden(batch)[batch.critic_S[batch.critic_S >= 0]] for batch in batches])
+            calibrate(self.value_head, self.critic, read.to(_wide(read.dtype)), mean_return)
 
     def remove_value_head(self) -> None:
         """Leaves a plain policy behind: log-probabilities and greedy output are the same bits as before."""

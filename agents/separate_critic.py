@@ -10,7 +10,7 @@ Legend: T tokens, D width.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from agents import adapter
 from agents.actor_critic import ActorCritic, LoraSettings
 from agents.tree import Batch, Forward
-from agents.value_head import SeparateCriticSettings, Start, calibrate, value_head
+from agents.value_head import SeparateCriticSettings, calibrate, value_head, waits
 
 FILE = "critic.safetensors"
 """What a checkpoint keeps of the critic, beside the policy's adapter."""
@@ -58,9 +58,13 @@ class SeparateActorCritic(ActorCritic):
         """All that the critic trains: its LoRA matrices and its value head."""
         return [*self.critic_body.policy_parameters(), *self.critic_head.parameters()]
 
-    def calibrate(self, mean_return: float) -> None:
-        if self.separate.start == Start.CALIBRATED:
-            calibrate(self.critic_head, mean_return)
+    @torch.no_grad()
+    def calibrate(self, batches: Iterable[Batch], mean_return: float) -> None:
+        if waits(self.separate):
+            before = ((batch, batch.parent_T[batch.action_T >= 0]) for batch in batches)
+            read = torch.cat([self.critic_body.hidden(batch)[row_N] for batch, row_N in before])
+            read = read.to(torch.promote_types(read.dtype, torch.float32))
+            calibrate(self.critic_head, self.separate, read, mean_return)
 
     def summary(self) -> str:
         policy, value = (sum(p.numel() for p in x) for x in (self.policy_parameters(), self.value_parameters()))

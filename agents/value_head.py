@@ -1,6 +1,8 @@
 """Value heads: a small MLP from a hidden state of the model to one number.
 
 Invariant: at the start every value is the same number, 0 unless the head was calibrated.
+
+Legend: N states or tokens that are valued, D width of the model.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from agents.chat import CRITIC_TEXT
@@ -35,6 +37,9 @@ class CriticSettings:
     """How many hidden layers it has."""
     start: Start = Start.ZERO
     """What every value is before the first update."""
+    standardize: bool = False
+    """Centre and scale what the head reads by its mean and deviation over the first update's episodes. The hidden state
+    of a prompt that is always the same differs little between states, next to what they have in common."""
     detach_body: bool = False
     """Ablation: the critic's gradient stops at the value head and does not reach LoRA."""
 
@@ -53,6 +58,30 @@ class SeparateCriticSettings:
     """How many hidden layers that has."""
     start: Start = Start.ZERO
     """What every value is before the first update."""
+    standardize: bool = False
+    """Centre and scale what the head reads by its mean and deviation over the first update's episodes. The hidden state
+    of a prompt that is always the same differs little between states, next to what they have in common."""
+
+
+class Standard(nn.Module):
+    """(x - mean) / deviation of each feature, as they were when ``observe`` was called; before, x as it is."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mean_D: Tensor
+        self.deviation_D: Tensor
+        self.register_buffer("mean_D", torch.zeros(width))
+        self.register_buffer("deviation_D", torch.ones(width))
+
+    @torch.no_grad()
+    def observe(self, hidden_ND: Tensor) -> None:
+        """Takes the statistics of these rows; a feature that is always the same is left at its scale."""
+        deviation_D = hidden_ND.std(0, correction=0)
+        self.mean_D.copy_(hidden_ND.mean(0))
+        self.deviation_D.copy_(torch.where(deviation_D > 1e-6, deviation_D, 1))
+
+    def forward(self, hidden_ND: Tensor) -> Tensor:
+        return (hidden_ND - self.mean_D) / self.deviation_D
 
 
 def value_head(model: PreTrainedModel, settings: CriticSettings | SeparateCriticSettings) -> nn.Sequential:
@@ -65,16 +94,26 @@ def value_head(model: PreTrainedModel, settings: CriticSettings | SeparateCritic
     last = nn.Linear(settings.hidden, 1)
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)
-    inner: list[nn.Module] = []
+    inner: list[nn.Module] = [Standard(width)] if settings.standardize else []
     for layer in range(settings.layers):
         inner += [nn.Linear(settings.hidden if layer else width, settings.hidden), nn.SiLU()]
     head = nn.Sequential(*inner, last)
     return head.to(device=model.device, dtype=torch.promote_types(model.dtype, torch.float32))
 
 
+def waits(settings: CriticSettings | SeparateCriticSettings) -> bool:
+    """Whether a head with these settings wants to see the first episodes before it says anything."""
+    return settings.standardize or settings.start == Start.CALIBRATED
+
+
 @torch.no_grad()
-def calibrate(head: nn.Sequential, value: float) -> None:
-    """Makes ``value`` what a head that has not learned yet says of everything."""
-    last = head[-1]
-    assert isinstance(last, nn.Linear)
-    last.bias.fill_(value)
+def calibrate(
+    head: nn.Sequential, settings: CriticSettings | SeparateCriticSettings, hidden_ND: Tensor, mean_return: float
+) -> None:
+    """Tells a head that has not learned yet what it will read, and the mean return, as far as it waits for them."""
+    first, last = head[0], head[-1]
+    if isinstance(first, Standard):
+        first.observe(hidden_ND)
+    if settings.start == Start.CALIBRATED:
+        assert isinstance(last, nn.Linear)
+        last.bias.fill_(mean_return)

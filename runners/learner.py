@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.actor_critic import ActorCritic
-from agents.backward import backward, forward_parts
+from agents.backward import backward, cut, forward_parts
 from agents.forest import Tree
 from agents.packing import pack
 from agents.per_turn import backward_apart, forward_apart
@@ -159,11 +159,12 @@ class Learner:
         return _Piece(trees, pack([tree.root for tree in trees], self.critic_prompt, self.model.device))
 
     def calibrate(self, batches: Sequence[Batch]) -> None:
-        """Tells the critic the mean return of the first episodes, where it wants to start there."""
+        """Shows the critic the first episodes and their mean return, where it wants to see them."""
         columns = [(b.return_L, b.count_L * (b.return_L.isfinite() & ~b.fault_L)) for b in batches]
         returns = [r for return_L, count_L in columns for r in return_L.repeat_interleave(count_L).tolist()]
         if returns:
-            self.model.calibrate(mean(returns))
+            parts = (part.batch for batch in batches for part in cut(batch, self.train.token_budget))
+            self.model.calibrate(parts, mean(returns))
 
     def learn_again(self, update: int, batches: Sequence[Batch]) -> list[float]:
         """Steps of the critic alone on episodes of the last updates, these included; its losses before each."""

@@ -249,5 +249,28 @@ def test_a_calibrated_head_begins_at_the_mean_return(batch: Batch) -> None:
     for start, value in (("zero", 0.0), ("calibrated", 0.7)):
         model = ActorCritic(base(), critic=CriticSettings(start=start))
         assert not model(batch).value_S.any()
-        model.calibrate(0.7)
+        model.calibrate([batch], 0.7)
         assert torch.allclose(model(batch).value_S, torch.tensor(value))
+
+
+def test_a_standardised_head_reads_what_states_differ_in(tmp_path: Path, batch: Batch) -> None:
+    """Mean 0 and deviation 1 over the episodes it was shown; saved and loaded with the head."""
+    settings = CriticSettings(standardize=True, hidden=8)
+    model = actor_critic(critic=settings)
+    with torch.no_grad():
+        model.value_head[-1].weight.fill_(0.1)
+    read: list[Tensor] = []
+    model.value_head[1].register_forward_hook(lambda module, args, out: read.append(args[0].detach()))
+    before = model(batch).value_S
+    model.calibrate([batch], 0.7)
+    after = model(batch).value_S
+    assert not torch.allclose(before, after)
+    assert read[0].mean(0).abs().max() > 0.1
+    assert read[1].mean(0).abs().max() < 1e-5
+    assert torch.allclose(read[1].std(0, correction=0), torch.ones(32), atol=1e-4)
+    model.save(tmp_path)
+    again = ActorCritic(base(), LoraSettings(rank=4), settings)
+    again.load(tmp_path)
+    assert torch.equal(again(batch).value_S, after)
+    with pytest.raises(ModelError, match="does not fit"):
+        ActorCritic(base(), LoraSettings(rank=4), CriticSettings(hidden=8)).load(tmp_path)

@@ -87,8 +87,20 @@ def test_at_the_start_every_value_is_zero_or_what_it_is_calibrated_to(batch: Bat
     for critic, value in zip(settings, (0.0, 0.25), strict=True):
         model = SeparateActorCritic(base(), LORA, critic)
         assert not model(batch).value_T.any()
-        model.calibrate(0.25)
+        model.calibrate([batch], 0.25)
         assert (model(batch).value_T == value).all()
+
+
+def test_a_standardised_head_reads_what_the_places_before_tokens_differ_in(batch: Batch) -> None:
+    model = SeparateActorCritic(base(), LORA, SeparateCriticSettings(standardize=True))
+    read: list[Tensor] = []
+    model.critic_head[1].register_forward_hook(lambda module, args, out: read.append(args[0].detach()))
+    before_N = batch.parent_T[batch.action_T >= 0]
+    for shown in (False, True):
+        if shown:
+            model.calibrate([batch], 0.0)
+        model(batch)
+        assert bool(read[-1][before_N].mean(0).abs().max() < 1e-5) is shown
 
 
 @dataclass(frozen=True)

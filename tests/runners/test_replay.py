@@ -162,7 +162,12 @@ def resumed(whole: Path, folder: Path, update: int) -> None:
         run.run()
 
 
-RUNS = {"ppo": ("--algo", "ppo"), "selfac with replay": REPLAY, "ppo with replay": ("--algo", "ppo", *REPLAY)}
+SHOWN = ("--critic.standardize", "--critic.start", "calibrated")
+RUNS = {
+    "ppo": ("--algo", "ppo", *SHOWN),
+    "selfac with replay": (*REPLAY, *SHOWN),
+    "ppo with replay": ("--algo", "ppo", *REPLAY),
+}
 
 
 @pytest.fixture(scope="module", params=RUNS)
