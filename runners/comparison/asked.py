@@ -119,19 +119,23 @@ class Plan:
     def check(self, console: Console) -> None:
         """Raises UserError for what would go wrong later."""
         self.tried(console)
-        entrants = list(self.entrants(console).values())
-        env = registry.make(self.compare.env, entrants[0].parts[self.compare.env])
-        pick_tasks(
-            env, "test", max(self.compare.test_tasks, self.compare.pass_tasks if self.compare.pass_samples else 1)
-        )
-        if self.compare.credit_episodes:
+        entrants, compare = list(self.entrants(console).values()), self.compare
+        first = entrants[0].parts[compare.env]
+        for entrant in entrants:
+            if entrant.parts[compare.env] != first:
+                raise UserError(
+                    f"entrant {entrant.name} has other settings of {compare.env}: all must play the same tasks"
+                )
+        env = registry.make(compare.env, first)
+        pick_tasks(env, "test", max(compare.test_tasks, compare.pass_tasks if compare.pass_samples else 1))
+        needs = [entrant.name for entrant in entrants if entrant.parts[entrant.train.algo].needs_oracle]
+        if compare.credit_episodes or needs:
             env.reset(seed=0, options={"split": "test"})
             if env.oracle() is None:
-                raise UserError(
-                    f"--credit-episodes needs an environment with an oracle, and {self.compare.env} has none"
-                )
-            if self.compare.credit_episodes < self.compare.credit_group:
-                raise UserError("--credit-episodes must be at least one group (--credit-group)")
+                who = f"entrant {needs[0]}" if needs else "--credit-episodes"
+                raise UserError(f"{who} needs an environment with an oracle, and {compare.env} has none")
+        if 0 < compare.credit_episodes < compare.credit_group:
+            raise UserError("--credit-episodes must be at least one group (--credit-group)")
 
     def tried(self, console: Console) -> dict[str, list[PlannedRun]]:
         """The runs of the tuning, by entrant. Raises UserError."""

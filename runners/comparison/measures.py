@@ -69,8 +69,8 @@ def measured(pass_samples: int) -> list[str]:
 
 
 def ks(samples: int) -> list[int]:
-    """The k of pass@k that so many samples allow: 2, 4, 8, …"""
-    return [2**i for i in range(1, 20) if 2**i <= samples]
+    """The k of pass@k that so many samples allow: 1, 2, 4, 8, …"""
+    return [2**i for i in range(20) if 2**i <= samples]
 
 
 PLATEAU = 0.1

@@ -17,6 +17,7 @@ import yaml
 from rich.console import Console
 
 from runners.config import UserError, parse
+from runners.judging import judge_settings
 from runners.runs import locate
 from runners.settings import Train, parts_of
 
@@ -157,6 +158,10 @@ def _entrant(name: str, values: Values, flags: Sequence[tuple[str, ...]], consol
             raise UserError(f"entrant {name}: {str(error).replace(f'{file}: ', '')}") from None
     if train.init_from is not None:
         train = replace(train, init_from=locate(train.init_from, console)[1])
+    try:
+        judge_settings(train, parts[train.algo], parts)
+    except UserError as error:
+        raise UserError(f"entrant {name}: {error}") from None
     group = parts[train.algo].sampling.group
     if train.episodes % group or train.episodes // group < train.minibatches:
         raise UserError(

@@ -18,6 +18,7 @@ import numpy as np
 
 from runners.comparison.claims import Claim, Judged, judge
 from runners.comparison.curves import AXES, History, read_history
+from runners.comparison.drawings import BY_TURN
 from runners.comparison.markdown import markdown
 from runners.comparison.measures import (
     Figures,
@@ -61,6 +62,8 @@ class Result:
     histories: Mapping[str, Mapping[int, History]]
     credit: Mapping[str, Mapping[str, Mapping[str, Interval | None]]]
     """By policy (base, trained), figure and entrant; empty where it was not asked for."""
+    credit_by_turn: Mapping[str, Mapping[str, Mapping[str, tuple[list[float], list[float]]]]]
+    """The same turn by turn: (turns, means over seeds), up to the first turn that some seed cannot tell."""
     settings: Mapping[str, Any]
 
 
@@ -86,6 +89,7 @@ def gather(
     known = set(figures[baseline][seeds[0]])
     keys = [key for key in measured(1 << 19) if key in known]
     grids = {key: {name: grid(figures[name], key, seeds) for name in names} for key in keys}
+    credit = read_credit(folder / "credit", seeds) if settings["compare"]["credit_episodes"] else {}
     start = {
         key: bootstrap([x for x in values if np.isfinite(x)])
         for key, values in task_figures(read_result(folder / "runs" / "start.test.json")).items()
@@ -109,7 +113,8 @@ def gather(
         [judge(claim, figures) for claim in claims],
         tried,
         histories,
-        read_credit(folder / "credit", seeds) if settings["compare"]["credit_episodes"] else {},
+        over_all_turns(credit),
+        turn_by_turn(credit),
         settings,
     )
 
@@ -133,19 +138,47 @@ def write_report(
     return folder / "report.html"
 
 
-def read_credit(folder: Path, seeds: Sequence[int]) -> dict[str, dict[str, dict[str, Interval | None]]]:
-    """Every figure of credit by policy and entrant, over seeds."""
+Scored = Mapping[str, Sequence[Mapping[str, Any]]]
+"""By policy one entry a seed: what ``credit.json`` says of each entrant."""
+
+
+def read_credit(folder: Path, seeds: Sequence[int]) -> Scored:
     read = {seed: json.loads((folder / str(seed) / "credit.json").read_text("utf-8")) for seed in seeds}
-    found: dict[str, dict[str, dict[str, Interval | None]]] = {}
-    for when in WHEN:
-        of_seed = [{n.removesuffix(f"-{s}"): x for n, x in one[when]["scorers"].items()} for s, one in read.items()]
-        found[when] = {key: {name: _over(of_seed, name, key) for name in of_seed[0]} for key in FIGURES}
-    return found
+    return {
+        when: [{n.removesuffix(f"-{s}"): x for n, x in one[when]["scorers"].items()} for s, one in read.items()]
+        for when in WHEN
+    }
 
 
-def _over(of_seed: Sequence[Mapping[str, Any]], name: str, key: str) -> Interval | None:
-    values = [one[name]["figures"][key] for one in of_seed]
-    return interval(np.asarray([[math.nan if value is None else value["mean"]] for value in values]))
+def over_all_turns(scored: Scored) -> dict[str, dict[str, dict[str, Interval | None]]]:
+    """Every figure of credit with its interval over seeds; None where some seed cannot tell."""
+
+    def over(of_seed: Sequence[Mapping[str, Any]], name: str, key: str) -> Interval | None:
+        values = [one[name]["figures"][key] for one in of_seed]
+        return interval(np.asarray([[math.nan if value is None else value["mean"]] for value in values]))
+
+    return {
+        when: {key: {name: over(of_seed, name, key) for name in of_seed[0]} for key in FIGURES}
+        for when, of_seed in scored.items()
+    }
+
+
+def turn_by_turn(scored: Scored) -> dict[str, dict[str, dict[str, tuple[list[float], list[float]]]]]:
+    """Means over seeds at each place in the episode."""
+
+    def over(of_seed: Sequence[Mapping[str, Any]], name: str, key: str) -> tuple[list[float], list[float]]:
+        columns = zip(*([row[key] for row in one[name]["by_turn"]] for one in of_seed), strict=False)
+        means = []
+        for column in columns:
+            if None in column:
+                break
+            means.append(float(np.mean(column)))
+        return [float(turn) for turn in range(len(means))], means
+
+    return {
+        when: {key: {name: over(of_seed, name, key) for name in of_seed[0]} for key in BY_TURN}
+        for when, of_seed in scored.items()
+    }
 
 
 def plain_result(result: Result) -> dict[str, Any]:

@@ -59,14 +59,23 @@ def short(x: float) -> str:
     return f"{x:g}"
 
 
-def lines(plots: Sequence[Line], xlabel: str, ylabel: str, *, xlog2: bool = False, top: float = 1.0) -> str:
-    """Lines from 0 to ``top``, or higher where one goes there; on a logarithmic axis x is shown as powers of 2."""
+def lines(
+    plots: Sequence[Line],
+    xlabel: str,
+    ylabel: str,
+    *,
+    right: float | None = None,
+    xlog2: bool = False,
+    chance: float | None = None,
+) -> str:
+    """Lines from 0 to 1; lower ones are shown larger. x goes from 0 to ``right``, or over powers of 2 on a log axis."""
     xs = [x for plot in plots for x in plot.x if math.isfinite(x)]
     ys = [y for plot in plots for y in (*plot.y, *plot.high) if math.isfinite(y)]
     place = (lambda x: math.log2(x)) if xlog2 else (lambda x: x)
     x0 = place(min(xs, default=1)) if xlog2 else 0.0
-    x1 = max((place(x) for x in xs), default=1.0)
-    y1 = max([*ys, 1e-9]) * 1.08 if max([*ys, 0.0]) < 0.5 * top else max([top, *ys])
+    x1 = max((place(x) for x in xs), default=1.0) if right is None else right
+    highest = max([*ys, 1e-9])
+    y1 = highest * 1.08 if highest < 0.5 else max(1.0, highest)
 
     def px(x: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * ((place(x) - x0) / ((x1 - x0) or 1))
@@ -75,6 +84,8 @@ def lines(plots: Sequence[Line], xlabel: str, ylabel: str, *, xlog2: bool = Fals
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (max(0.0, y) / y1)
 
     found = [_axes(px, py, sorted(set(xs)) if xlog2 else ticks(x0, x1), ticks(0, y1), xlabel, ylabel)]
+    if chance is not None:
+        found.append(f'<line class="chance" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(chance)}" y2="{py(chance)}"/>')
     for plot in plots:
         found += [_band(px, py, plot), *(_path(px, py, run, plot.colour) for run in _runs(plot.x, plot.y))]
         if plot.dots:

@@ -15,6 +15,7 @@ from runners.comparison import svg
 from runners.comparison.claims import Claim, Kind, Verdict, judge, read_claims, verdict
 from runners.comparison.curves import area, area_between, binned, reached, read_history
 from runners.comparison.measures import measured, task_figures
+from runners.comparison.report import turn_by_turn
 from runners.comparison.tuning import candidates
 from runners.comparison.tuning import judge as choose
 from runners.config import UserError
@@ -84,7 +85,16 @@ def test_test_results_become_figures() -> None:
     assert found["final_sampled"][::2] == [1.0, 0.0] and math.isnan(found["final_sampled"][1])
     assert found["pass@2"] == pytest.approx([0.5, 0.0, 1.0])
     assert found["pass@4"][:2] == [1.0, 0.0] and math.isnan(found["pass@4"][2])
-    assert [key for key in measured(4) if key.startswith("pass")] == ["pass@2", "pass@4"]
+    assert [key for key in measured(4) if key.startswith("pass")] == ["pass@1", "pass@2", "pass@4"]
+
+
+def test_credit_by_turn_is_a_mean_over_seeds_while_all_can_tell() -> None:
+    def run(*told: float | None) -> dict[str, Any]:
+        return {"a": {"by_turn": [{"auc": x, "value_solvable": None} for x in told]}}
+
+    found = turn_by_turn({"base": [run(0.5, 0.7, 1.0, 1.0), run(0.7, 0.9, None)]})
+    assert found["base"]["auc"]["a"] == ([0.0, 1.0], pytest.approx([0.6, 0.8]))
+    assert found["base"]["value_solvable"]["a"] == ([], [])
 
 
 # -- claims ----------------------------------------------------------------------------------------------------------

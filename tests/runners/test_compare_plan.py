@@ -12,6 +12,8 @@ import yaml
 from rich.console import Console
 from run_cases import training
 
+from agent_envs.core import TextEnv
+from agent_envs.identity import IdentityEnv
 from runners.comparison.asked import Plan, read_plan
 from runners.comparison.plan import flag_name, merged, split_flags
 from runners.comparison.runs import check, train_command
@@ -108,6 +110,12 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, Any], str]] = {
     "too many test tasks": ((*TWO, "--test-tasks", "500"), {}, "has 43 tasks, not 500"),
     "too few tries": (TWO, {"tune": {"all": [{"lr": 1e-3}]}}, "at least 6; here: selfac 1, grpo 1"),
     "unequal tries": (TWO, {"tune": {"grpo": [{"lr": i} for i in range(6)]}}, "here: selfac 0, grpo 6"),
+    "a judge that is missing": (("--algos", "grpo", "adca"), {}, "entrant adca: --algo adca needs a judge"),
+    "other tasks": (
+        TWO,
+        {"entrants": {"x": {"algo": "grpo", "identity": {"length": 4}}}},
+        "x has other settings of ident",
+    ),
     "wrong claim": (TWO, {"claims": [{"measure": "auc"}]}, "claim 1"),
     "wrong setting": (TWO, {"entrants": {"x": {"algo": "grpo", "grpo": {"group": 1}}}}, "entrant x: grpo: "),
 }
@@ -121,9 +129,16 @@ def test_a_mistake_is_told_in_one_line_before_anything_runs(tmp_path: Path, case
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
-def test_an_oracle_is_asked_for_in_time(tmp_path: Path) -> None:
+def test_an_oracle_is_asked_for_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="at least one group"):
         plan(tmp_path, *TWO, "--credit-episodes", "4")
+    plan(tmp_path, "--algos", "grpo", "exact_critic", "--credit-episodes", "8")
+    monkeypatch.setattr(IdentityEnv, "oracle", TextEnv.oracle)  # as in an environment that cannot tell
+    plan(tmp_path, *TWO)
+    with pytest.raises(UserError, match="--credit-episodes needs an environment with an oracle, and identity has none"):
+        plan(tmp_path, *TWO, "--credit-episodes", "8")
+    with pytest.raises(UserError, match="entrant exact_critic needs an environment with an oracle"):
+        plan(tmp_path, "--algos", "grpo", "exact_critic")
 
 
 @pytest.mark.usefixtures("own_cache")
