@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import product
 from random import Random
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from agents.branching import FirstEntropy, ForkPoint, Measure, Plan, Sampling, T
 from agents.forest import grow
 from agents.packing import pack
 from agents.react import Episode, ReActSettings
-from agents.rollout import rollout
+from agents.rollout import FaultSettings, rollout
 from agents.tree import Kind
 
 TASKS = 6
@@ -162,3 +163,18 @@ def test_without_room_for_forks_it_is_the_plain_rollout() -> None:
     plain, found = play(jobs(TASKS, GROUP), None), play(jobs(TASKS, GROUP), plan(initial=GROUP))
     assert [bits(e) for e in found.episodes] == [bits(e) for e in plain.episodes]
     assert rule(ForkPoint((9.0,), (0.0,), 1, 1, 1, 1), Random(0)) == 2, "there would have been forks"
+
+
+@pytest.mark.parametrize("threads", [3, 1])
+def test_the_calls_of_a_round_run_side_by_side(threads: int) -> None:
+    together = Barrier(3, timeout=0.5 if threads == 1 else 10)
+
+    class Waiting(IdentityEnv):
+        def step(self, action: str) -> Any:
+            if self.turn == 0:
+                together.wait()
+            return super().step(action)
+
+    how, faults = plan(group=3, initial=3), FaultSettings(retries=0)
+    played = rollout(Waiting, engine(), CHAT, jobs(1, 3), plan=how, faults=faults, threads=threads)
+    assert len(played.episodes) == (3 if threads == 3 else 0), "one after another, they would wait for ever"
