@@ -13,7 +13,6 @@ what was done is done again.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,12 +20,12 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from agent_envs.core import PlayableEnv
-from agent_envs.faults import EnvFault, HostLost, Stage, blamed
+from agent_envs.faults import EnvFault
 from agents.branching import Branch, FirstEntropy, Measure, Plan, TaskPlan
 from agents.engine.base import Completion, Request, StopReason
+from agents.fork_seats import BranchingSeat, Newborn
 from agents.loop import Loop, Seat
-from agents.react import Fault, Job, ReAct
+from agents.react import Fault, Job
 
 
 @dataclass
@@ -44,72 +43,6 @@ class Family:
     """Sessions for which the engine samples what is to be measured."""
     measured: dict[int, Completion] = field(default_factory=dict)
     """What it has sampled: the beginning of a session's next turn."""
-
-
-@dataclass
-class Newborn:
-    """A fork that is about to be in play, or what broke it."""
-
-    session: int
-    job: Job
-    seat: Seat | None = None
-    fault: EnvFault | None = None
-
-
-class BranchingSeat(Seat):
-    """A job of a task whose episodes fork."""
-
-    def turn(self, completion: Completion) -> Request | None:
-        while True:
-            try:
-                return self.player.turn(completion)
-            except HostLost:
-                self.restore()
-
-    def restore(self) -> None:
-        """Takes a fresh environment and brings it to where the episode stands. Raises EnvFault."""
-        self.abandon()
-        self.env = self.rejoined(self.player)
-
-    def rejoined(self, player: ReAct) -> PlayableEnv:
-        """A fresh environment in which ``player`` can go on. Raises EnvFault."""
-        while True:
-            with blamed(Stage.MAKE):
-                env = self.make_env()
-            try:
-                player.rejoin(env)
-                return env
-            except HostLost:
-                env.close()
-            except EnvFault:
-                with contextlib.suppress(Exception):  # it is known to be broken
-                    env.close()
-                raise
-
-    def bear(self, children: Sequence[Newborn]) -> EnvFault | None:
-        """Gives each of ``children`` its seat, or the fault that kept it from one; returns what broke this seat."""
-        for i, child in enumerate(children):
-            try:
-                child.seat = self.twin(child)
-            except EnvFault as error:
-                child.fault = error
-                try:
-                    self.restore()  # an environment that could not be copied is of no further use
-                except EnvFault as end:
-                    for orphan in children[i + 1 :]:
-                        orphan.fault = end
-                    return end
-        return None
-
-    def twin(self, child: Newborn) -> Seat:
-        assert self.env is not None
-        player = self.player.fork(self.env, child.job, child.session)
-        try:
-            with blamed(Stage.FORK):
-                player.env = self.env.fork()
-        except HostLost:
-            self.rejoined(player)
-        return BranchingSeat(child.session, child.job, self.make_env, player.env, player)
 
 
 class BranchingLoop(Loop):
