@@ -201,7 +201,7 @@ def _corridor(config: CorridorConfig, split: str, index: int) -> Signs:
 
 def _show(config: CorridorConfig, signs: Signs, door: int, left: int) -> str:
     sign = f"sign: {signs[door]}" if signs[door] else "no sign"
-    return f"door {door + 1} of {config.doors}, {left} pulls left, {sign}"
+    return f"{sign}, door {door + 1} of {config.doors}, {left} pulls left"
 
 
 _WORDS: tuple[str, ...] = tuple("".join(parts) for parts in product("bdfgklmnprst", "aeiou", ("lm", "nd", "rk", "st")))

@@ -144,7 +144,10 @@ class ActorCritic(nn.Module):
         ``logp_T`` is read at row ``parent_T``, at action tokens only (0 elsewhere); ``entropy_T`` carries no gradient;
         ``value_S`` is 0 where a state has no critic prompt and None when the batch has none at all.
         """
-        hidden_TD = self.hidden(batch)
+        return self.read(self.hidden(batch), batch)
+
+    def read(self, hidden_TD: Tensor, batch: Batch) -> Forward:
+        """What ``forward`` returns, from the last hidden states [T, D] of the row."""
         row_N = torch.nonzero(batch.action_T >= 0).squeeze(1)
         logp_N, entropy_N = self._score(hidden_TD.index_select(0, batch.parent_T[row_N]), batch.token_T[row_N])
         zero_T = logp_N.new_zeros(len(batch))

@@ -33,14 +33,14 @@ from transformers.utils import logging as hf_logging
 from agent_envs import registry
 from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import TextEnv
-from agents.actor_critic import ActorCritic, CriticSettings
+from agents.actor_critic import ActorCritic
 from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
 from agents.tiny import model as tiny_model
 from agents.tiny import tokenizer as tiny_tokenizer
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
-from agents.tree import Kind, Node
+from agents.tree import Batch, Kind, Node
 from runners.config import dump_json, parse, plain, run_program
 
 SAMPLE = 1500
@@ -69,9 +69,10 @@ class PretrainSettings:
     """Steps of linear warm-up; after them the rates fall linearly to a twentieth."""
     drills: float = 0.1
     """Share of the batch that are the environment's reading exercises, where it has some."""
-    judging: float = 0.0
-    """Weight of a second exercise: to tell, after the critic prompt, how the demonstration will end. A large model can
-    judge a state before it is trained here; the head that answers is thrown away, what it read from stays."""
+    recall: float = 0.0
+    """Weight of a second exercise: to know, after the critic prompt, the last tokens that were read before it. A large
+    model looks back at what it saw by itself; a tiny one that never learned it has nothing to value a state by. The
+    layer that answers is thrown away, what it read from stays."""
     shape: TinySettings = field(default_factory=TinySettings)
     """Shape of the transformer."""
 
@@ -120,21 +121,20 @@ def _fingerprint(env: TextEnv) -> str:
     return hashlib.sha256(repr(shown).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-Demonstration = tuple[tuple[str, str], list[tuple[str, str]], bool]
-"""((system, user), [(turn, observation), …], success)"""
+Demonstration = tuple[tuple[str, str], list[tuple[str, str]]]
+"""((system, user), [(turn, observation), …])"""
 
 
 def demonstrate(env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator) -> Demonstration:
     """One episode of the scripted expert."""
     user, _ = env.reset(seed=0, options={"task": task})
     head, turns, over = (env.system_prompt(), user), [], False
-    info: dict[str, Any] = {}
     while not over:
         text = env.expert(flaw=flaw, rng=rng)
-        seen, _, terminated, truncated, info = env.step(text)
+        seen, _, terminated, truncated, _ = env.step(text)
         turns.append((text, seen))
         over = terminated or truncated
-    return head, turns, info["success"]
+    return head, turns
 
 
 def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Path) -> None:
@@ -144,7 +144,7 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
     )  # fmt: skip
     with bar:
         shown = list(_demonstrations(env, settings, bar))
-        texts = [text for head, turns, _ in shown[:SAMPLE] for pair in (head, *turns) for text in pair]
+        texts = [text for head, turns in shown[:SAMPLE] for pair in (head, *turns) for text in pair]
         tokenizer = build_tokenizer(texts, [*env.lexicon(), CRITIC_TEXT])
         chat = Chat(tokenizer)
         chains = [chain(chat, *episode) for episode in shown]
@@ -165,14 +165,13 @@ def _demonstrations(env: TextEnv, settings: PretrainSettings, bar: Progress) -> 
         yield demonstrate(env, tasks[int(i)], flaw=settings.flaw, rng=rng)
 
 
-def chain(chat: Chat, head: tuple[str, str], turns: Sequence[tuple[str, str]], success: bool) -> Node:
+def chain(chat: Chat, head: tuple[str, str], turns: Sequence[tuple[str, str]]) -> Node:
     """A demonstration as a tree without branches."""
     root = state = Node(Kind.STATE, chat.prompt(*head))
     for i, (text, seen) in enumerate(turns):
         action = state.add(Node(Kind.ACTION, (*chat.encode(text), chat.end_id)))
         last = i == len(turns) - 1
         state = action.add(Node(Kind.STATE, () if last else chat.observation(seen, closed=True), terminated=last))
-    state.success = success
     return root
 
 
@@ -198,6 +197,26 @@ def _drills(env: TextEnv, settings: PretrainSettings, n: int) -> Iterator[tuple[
         yield drill
 
 
+class Recall(nn.Module):
+    """Tells the last tokens before each critic prompt from the hidden state of its last token."""
+
+    def __init__(self, model: PreTrainedModel, seed: int, tokens: int = 12) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.answer = nn.Linear(model.config.hidden_size, tokens * model.config.vocab_size)
+        self.tokens = tokens
+
+    def forward(self, hidden_TD: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Mean cross-entropy, in nats, over states and tokens; the row has a critic prompt under every state."""
+        logits_SKV = self.answer(hidden_TD[batch.critic_S]).unflatten(-1, (self.tokens, -1))
+        row_S, told = batch.last_S, []
+        for _ in range(self.tokens):
+            told.append(batch.token_T[row_S])
+            row_S = batch.parent_T[row_S].clamp_min(0)
+        return nn.functional.cross_entropy(logits_SKV.flatten(0, 1), torch.stack(told, 1).flatten())
+
+
 def _train(
     model: PreTrainedModel,
     chains: Sequence[Node],
@@ -207,11 +226,12 @@ def _train(
     bar: Progress,
     console: Console,
 ) -> None:
-    """Maximum likelihood of the demonstrator's tokens; with ``judging`` also the square error of its states' values."""
-    judged = settings.judging > 0
-    actor = ActorCritic(model, lora=None, critic=CriticSettings() if judged else None, seed=settings.seed)
+    """Maximum likelihood of the demonstrator's tokens; with ``recall`` also of what was read before a critic prompt."""
+    actor = ActorCritic(model, lora=None, critic=None)
+    recall = Recall(model, settings.seed) if settings.recall > 0 else None
     inside = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layers." in name]
-    rest = [p for p in model.parameters() if all(p is not q for q in inside)] + actor.value_parameters()
+    rest = [p for p in model.parameters() if all(p is not q for q in inside)]
+    rest += [] if recall is None else list(recall.parameters())
     optimizers: list[tuple[torch.optim.Optimizer, float]] = [
         (torch.optim.Muon(inside, lr=settings.muon_lr, momentum=0.95, weight_decay=0.0), settings.muon_lr),
         (torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.95), weight_decay=0.0), settings.adam_lr),
@@ -224,13 +244,11 @@ def _train(
         picks = [
             drills[int(rng.integers(len(drills)))] if d else chains[int(rng.integers(len(chains)))] for d in drilled
         ]
-        batch = pack(picks, critic_prompt if judged else ())
-        found = actor(batch)
-        loss = -found.logp_T[batch.action_T >= 0].mean()
-        if judged:
-            assert found.value_S is not None
-            ended_S = batch.success_L[batch.tree_S]  # a demonstration is a tree of one leaf; an exercise has no verdict
-            loss = loss + settings.judging * (found.value_S - ended_S)[ended_S >= 0].square().mean()
+        batch = pack(picks, () if recall is None else critic_prompt)
+        hidden_TD = actor.hidden(batch)
+        loss = -actor.read(hidden_TD, batch).logp_T[batch.action_T >= 0].mean()
+        if recall is not None:
+            loss = loss + settings.recall * recall(hidden_TD, batch)
         model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -27,13 +27,13 @@ def with_signs(env: CorridorEnv, blanks: tuple[bool, ...]) -> tuple[str, ...]:
 def test_an_episode() -> None:
     env = CorridorEnv(SHORT)
     one, _, three = with_signs(env, (False, True, False))
-    assert env.task.prompt == f"door 1 of 3, 5 pulls left, sign: {one}"
+    assert env.task.prompt == f"sign: {one}, door 1 of 3, 5 pulls left"
     wrong = mistaken_handle(SHORT, one)
     assert wrong != right_handle(SHORT, one)
     text, reward, *_ = env.step(f"PULL({wrong})")
-    assert (text, reward) == (f"door 1 of 3, 4 pulls left, sign: {one}", 0)
-    assert env.step(f"PULL({right_handle(SHORT, one).upper()})")[0] == "door 2 of 3, 3 pulls left, no sign"
-    assert env.step("PULL(red)")[0] == f"door 3 of 3, 2 pulls left, sign: {three}"
+    assert (text, reward) == (f"sign: {one}, door 1 of 3, 4 pulls left", 0)
+    assert env.step(f"PULL({right_handle(SHORT, one).upper()})")[0] == "no sign, door 2 of 3, 3 pulls left"
+    assert env.step("PULL(red)")[0] == f"sign: {three}, door 3 of 3, 2 pulls left"
     text, reward, terminated, truncated, info = env.step(f"PULL({right_handle(SHORT, three)})")
     assert (text, reward, terminated, truncated) == ("", 1.0, True, False)
     assert info["success"] is True and info["metrics"] == {"invalid": 0.0, "doors": 1.0, "back": 1.0}
@@ -46,7 +46,7 @@ def test_a_wrong_handle_leads_back_a_door_and_what_is_none_is_refused() -> None:
     env.step("PULL(green)")
     text, *_, info = env.step("PULL(door)")  # costs no pull
     assert info["invalid"] and text.startswith("invalid action: there is no such handle; there are red, blue, green")
-    assert env.step(f"PULL({mistaken_handle(SHORT, two)})")[0] == "door 1 of 3, 3 pulls left, no sign"
+    assert env.step(f"PULL({mistaken_handle(SHORT, two)})")[0] == "no sign, door 1 of 3, 3 pulls left"
 
 
 def test_to_run_out_of_pulls_is_a_failure_and_the_turn_limit_a_cut() -> None:
