@@ -23,9 +23,9 @@ from agents.judge import JudgeKind
 from agents.react import Job
 from agents.rollout import Played
 from algorithms.base import Algorithm
-from algorithms.mismatch import sampling_warning
 from runners import checkpoint
 from runners.actors import actor_of
+from runners.advice import Advisor
 from runners.budget import Budget
 from runners.config import UserError, dump_json
 from runners.controller import Controller
@@ -123,7 +123,7 @@ class Training:
         for journal in (self.ledger.journal, self.report.metrics, self.report.episodes):
             journal.cut()
         self.update = 0 if state is None else state["update"]
-        self.advice: set[str] = set()
+        self.advisor = Advisor(train, console)
         self.boundary = self.state()
 
     def __enter__(self) -> Training:
@@ -192,7 +192,7 @@ class Training:
             # A lone survivor of a group has nothing to be compared with.
             trees = grow(played.episodes, least=min(2, self.group))
             learned = self.learner.learn(update, trees, used)
-            self.advise(row | learned.row)
+            self.advisor.look_at(row | learned.row)
             self.account(update, played, trees, learned)
             self.report.outcomes(update, played.outcomes, learned.credited)
             spent = {"env_steps": self.budget.steps, "sampled_tokens": self.budget.tokens, "seconds": self.seconds}
@@ -224,34 +224,6 @@ class Training:
             elif episode.job.id not in grown:
                 self.ledger.drop(update, episode.job.id, "alone in its group" if episode.turns else "no turn fits")
         self.ledger.train(update, [e.job.id for e in played.episodes if e.job.id in grown - learned.untrained])
-
-    def advise(self, row: Mapping[str, float]) -> None:
-        """Says, once each, what a person would want to change."""
-        if row.get("clip_fraction", 0.0) > 0.4:
-            # Most of what such large steps teach is clipped away.
-            self.say_once(
-                f"[bold]more than 40 % of the ratios were clipped:[/] lower --lr, or set --{self.train.algo}.ratio to "
-                "one that grows less with the length of a turn (token, or a mean)"
-            )
-        line = sampling_warning(self.train.top_p, self.train.top_k, dict(row)) if "mismatch_kept_mass" in row else None
-        if line:
-            self.say_once(line, about="sampling")  # the line holds figures, which are others in every update
-        if row.get("judge_parsed", 1.0) < 0.5:
-            self.say_once(
-                "[bold]more than half of the judged episodes got no labels[/] (judge_unparsed) and learn from their "
-                "outcome alone: see docs/judges.md"
-            )
-        if self.train.exact and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
-            self.say_once(
-                "[bold]the engine waits for environments more than half of the time:[/] give them more processes "
-                "(--envs.processes), or set --no-exact, with which slow ones hold up nobody and the last bits of a run "
-                "depend on their timing"
-            )
-
-    def say_once(self, advice: str, about: str = "") -> None:
-        if (about or advice) not in self.advice:
-            self.advice.add(about or advice)
-            self.console.print(advice, soft_wrap=True)
 
     # -- evaluation ----------------------------------------------------------------------------------------------
 
