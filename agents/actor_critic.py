@@ -233,8 +233,13 @@ class ActorCritic(nn.Module):
         hidden_ND = hidden_TD.index_select(0, critic_S[state_N])
         if self.critic is not None and self.critic.detach_body:
             hidden_ND = hidden_ND.detach()
+        return self.values_from(hidden_ND, state_N, critic_S.numel())
+
+    def values_from(self, hidden_ND: Tensor, state_N: Tensor, states: int) -> Tensor:
+        """value_S of ``states`` states: what the head reads off each of N critic prompts, 0 where there is none."""
+        assert self.value_head is not None
         value_N = self.value_head(hidden_ND.to(_wide(hidden_ND.dtype))).squeeze(1)
-        return value_N.new_zeros(critic_S.numel()).index_copy(0, state_N, value_N)
+        return value_N.new_zeros(states).index_copy(0, state_N, value_N)
 
     # -- saving -----------------------------------------------------------------------------------------------------
 

@@ -106,6 +106,17 @@ def forward_parts(model: Callable[[Batch], Forward], batch: Batch, max_tokens: i
     return _assemble(batch, parts, [model(part.batch) for part in parts])
 
 
+@torch.no_grad()
+def critic_hidden(hidden: Callable[[Batch], Tensor], batch: Batch, max_tokens: int) -> tuple[Tensor, Tensor]:
+    """(hidden_ND, state_N): ``hidden`` at the end of each critic prompt, and the state it hangs under. No gradient."""
+    found = []
+    for part in cut(batch, max_tokens):
+        state_N = torch.nonzero(part.batch.critic_S >= 0).squeeze(1)
+        found.append((hidden(part.batch).index_select(0, part.batch.critic_S[state_N]), state_N))
+    hidden_, state_ = zip(*found, strict=True)
+    return torch.cat(hidden_), torch.cat(state_)
+
+
 def _assemble(batch: Batch, parts: list[Part], outs: list[Forward]) -> Forward:
     logp_T = outs[0].logp_T.new_zeros(len(batch))
     entropy_T, value_S = torch.zeros_like(logp_T), None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.actor_critic import ActorCritic
-from agents.backward import backward, cut, forward_parts
+from agents.backward import backward, critic_hidden, cut, forward_parts
 from agents.forest import Tree
 from agents.packing import pack
 from agents.per_turn import backward_apart, forward_apart
@@ -171,12 +171,15 @@ class Learner:
         if self.replay is None:
             return []
         self.replay.keep(update, batches)
+        if not (self.train.replay_body or self.algorithm.token_critic):
+            return self.head_learns_again(self.replay.drawn(update))
         policy = [] if self.train.replay_body else self.model.policy_parameters()
         losses = []
         try:
             for parameter in policy:
                 parameter.requires_grad_(False)
-            for batch in self.replay.drawn(update, self.model.device):
+            for kept in self.replay.drawn(update):
+                batch = kept.to(self.model.device)
                 again = partial(self.replayed_loss, batch)
                 loss = self.backward(self.model, batch, again, self.train.token_budget)
                 losses.append(float(loss.total.detach()))
@@ -184,6 +187,23 @@ class Learner:
         finally:
             for parameter in policy:
                 parameter.requires_grad_(True)
+        return losses
+
+    def head_learns_again(self, drawn: Sequence[Batch]) -> list[float]:
+        """The same where only the value head moves: what it reads stays as it is, and is computed once a minibatch."""
+        read: dict[int, tuple[Batch, tuple[Tensor, Tensor]]] = {}
+        losses = []
+        for kept in drawn:
+            if id(kept) not in read:
+                batch = kept.to(self.model.device)
+                read[id(kept)] = batch, critic_hidden(self.model.hidden, batch, self.train.token_budget)
+            batch, (hidden_ND, state_N) = read[id(kept)]
+            value_S = self.model.values_from(hidden_ND, state_N, batch.critic_S.numel())
+            silent_T = torch.zeros_like(batch.old_logp_T)
+            loss = self.replayed_loss(batch, Forward(silent_T, silent_T, value_S)).total
+            loss.backward()
+            losses.append(float(loss.detach()))
+            self.step(loss)
         return losses
 
     def replayed_loss(self, batch: Batch, new: Forward) -> Loss:

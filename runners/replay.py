@@ -7,7 +7,7 @@ kept; a checkpoint holds all of these, about 50 bytes per token.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -34,14 +34,14 @@ class Replay:
         ]
         self.kept = {number: self.kept[number] for number in sorted(self.kept)[-self.updates :]}
 
-    def drawn(self, update: int, device: torch.device) -> Iterator[Batch]:
-        """``steps`` minibatches, each as often as any other, to within one."""
+    def drawn(self, update: int) -> list[Batch]:
+        """``steps`` minibatches, each as often as any other, to within one; they are kept on the CPU."""
         held = [batch for batches in self.kept.values() for batch in batches]
         rng = random.Random(f"{self.seed} replay {update}")
         found: list[Batch] = []
         while held and len(found) < self.steps:
             found += rng.sample(held, len(held))
-        return (batch.to(device) for batch in found[: self.steps])
+        return found[: self.steps]
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is kept, by name."""

@@ -6,6 +6,7 @@ import io
 import shutil
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from rich.console import Console
 from run_cases import SMALL, rows, settings, training
 from torch import Tensor
 
+from agents.backward import backward
 from agents.engine import SamplingSettings
 from agents.forest import Tree, grow
 from agents.separate_critic import FILE
@@ -67,6 +69,35 @@ def test_replaying_brings_the_critic_closer(tmp_path: Path) -> None:
     assert found[1] < found[0]
 
 
+@pytest.mark.parametrize("budget", ["4000", "300"])
+def test_what_the_head_reads_is_computed_once_and_the_steps_are_those_of_whole_passes(
+    tmp_path: Path, budget: str
+) -> None:
+    heads, passes = [], []
+    for name in ("once", "whole"):
+        argv = ("--replay-steps", "5", "--token-budget", budget)
+        with training(tmp_path / name, "--algo", "selfac", *argv) as run:
+            learner, trees = run.learner, played(run)
+            batches = [learner.packed(trees[:4]).batch, learner.packed(trees[4:]).batch]
+            with torch.no_grad():
+                learner.model.value_head[-1].weight.normal_(generator=torch.Generator().manual_seed(0))
+            before = learner.model.counters.passes
+            if name == "once":
+                learner.learn_again(1, batches)
+            else:
+                learner.replay.keep(1, batches)
+                for parameter in learner.model.policy_parameters():
+                    parameter.requires_grad_(False)
+                for batch in learner.replay.drawn(1):
+                    loss = backward(learner.model, batch, partial(learner.replayed_loss, batch), int(budget))
+                    learner.step(loss.total)
+            passes.append(learner.model.counters.passes - before)
+            heads.append([p.detach().clone() for p in learner.model.value_parameters()])
+    for one, other in zip(*heads, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+    assert 2 * passes[0] < passes[1]
+
+
 def test_the_last_updates_are_kept_and_each_minibatch_is_drawn_equally_often(tmp_path: Path) -> None:
     replay = Replay(updates=2, steps=7, seed=0)
     with training(tmp_path / "run") as run:
@@ -74,12 +105,11 @@ def test_the_last_updates_are_kept_and_each_minibatch_is_drawn_equally_often(tmp
     for update in (1, 2, 3):
         replay.keep(update, batches[2 * update - 2 : 2 * update])
     assert list(replay.kept) == [2, 3]
-    device = torch.device("cpu")
-    drawn = [batch.token_T for batch in replay.drawn(3, device)]
+    drawn = [batch.token_T for batch in replay.drawn(3)]
     kept = [batch.token_T for found in replay.kept.values() for batch in found]
     times = sorted(sum(x is token_T for x in drawn) for token_T in kept)
     assert len(drawn) == 7 and times == [1, 2, 2, 2]
-    again, later = ([b.token_T for b in replay.drawn(u, device)] for u in (3, 4))
+    again, later = ([b.token_T for b in replay.drawn(u)] for u in (3, 4))
     assert all(a is b for a, b in zip(drawn, again, strict=True))
     assert any(a is not b for a, b in zip(drawn, later, strict=True))
 
