@@ -1,0 +1,34 @@
+"""Small environments that every algorithm must solve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from run_cases import training
+
+from agents.engine import SamplingSettings
+from runners.measure import evaluate_tasks, pick_tasks
+from runners.training import Training
+
+JUDGED = {"adca": ("--judge.kind", "oracle")}
+# Solved completely, a task has batches of which these would only learn their critic's error.
+STEADY = {"selfac": "--selfac.std-floor", "naive_ac": "--naive-ac.formula.std-floor", "ppo": "--ppo.std-floor"}
+
+
+def success(run: Training, *, greedy: bool = False) -> float:
+    """Mean success on every test task, twelve samples each."""
+    run.controller.load(run.update, run.model.policy_state())
+    tasks = pick_tasks(run.make_env(), "test", 43)
+    sampling = SamplingSettings(greedy=greedy)
+    return evaluate_tasks(run.controller, sampling, tasks, run.console, seed=9, samples=12).success()["mean"]
+
+
+def solve(folder: Path, algo: str, settings: str) -> None:
+    """Trains in ``folder``; from a start that leaves something to learn, success reaches 0.95."""
+    steady = (STEADY[algo], "0.1") if algo in STEADY else ()
+    with training(folder, "--algo", algo, *JUDGED.get(algo, ()), *steady, text=settings) as run:
+        before, greedy_before = success(run), success(run, greedy=True)
+        assert 0.02 <= before <= 0.5 and greedy_before <= 0.75, "there must be something to learn, and a beginning"
+        run.run()
+        assert success(run) >= 0.95
+        assert success(run, greedy=True) >= 0.95
