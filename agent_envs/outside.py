@@ -1,0 +1,188 @@
+"""Functions of outside libraries, called in a process that may be killed: graders and scorers that read model text.
+
+Invariants:
+
+- What is asked is JSON and what is answered is JSON; no text of a model is parsed, evaluated or compiled on this side.
+- Every call ends, by its answer or by a bound (computing time, wall time, memory, size). A call that was not answered
+  has a reason and no value: for a grader that means "not verified", which is not correct and is to be counted.
+- A process that cannot be started at all is `BackendUnavailable`: the state of the world, no verdict about a text.
+
+The function lives in an importable module of ours that imports what it needs at its top::
+
+    judge = outside.shared("agent_envs.math.judge:same", Limits(cpu_seconds=3))
+    reply = judge.call(gold, answer)  # starts the process the first time; from any thread
+    correct = reply.value is True  # reply.reason says why there is no value
+
+A module that lacks an optional package raises `SettingsError` when it is imported; the first call raises it here.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import count
+from typing import Any
+
+from agent_envs.answers import OK, SETTINGS, Garbage, decode, encode, printable
+from agent_envs.child import Child, Oversize
+from agent_envs.core import BackendUnavailable, SettingsError
+from agent_envs.faults import FaultKind
+
+_START_SECONDS = 120.0
+"""Longest time to import the function's module, on a machine that is busy with other things."""
+_GRACE = 1.0
+_SLACK = 4096
+"""Bytes by which an answer may be longer than its value."""
+REFUSED = "refused: "
+"""What a process prints before it ends because of something that it must not do."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one call may take."""
+
+    cpu_seconds: int = 3
+    """Computing time. It decides on a busy machine as on an idle one, so a verdict depends on the text only."""
+    seconds: float = 30.0
+    """Wall time from when the process begins on it, for a function that waits instead of computing."""
+    memory_mb: int = 1024
+    """Memory that the process may allocate."""
+    input_kb: int = 64
+    """Longest question, all arguments together, as JSON."""
+    output_kb: int = 64
+    """Longest answer, as JSON."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("cpu_seconds", 1), ("memory_mb", 128), ("input_kb", 1), ("output_kb", 1)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if not 0 < self.seconds < float("inf"):
+            raise ValueError(f"seconds must be above 0 and finite, not {self.seconds}")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a call came to."""
+
+    value: Any = None
+    """What the function returned, as JSON keeps it; None when there is a reason."""
+    reason: str = ""
+    """Why there is no value, in one line; empty when the function returned."""
+
+
+class _Ended(Exception):  # noqa: N818
+    """The process ended by itself while it was asked."""
+
+
+class Outside:
+    """One function ("module:name") in a process of its own, which starts with the first call and again after a kill.
+
+    Calls of several threads wait for each other.
+    """
+
+    def __init__(self, target: str, limits: Limits | None = None) -> None:
+        self.target, self.limits = target, limits or Limits()
+        self.restarts = 0
+        """How often the process had to be started again."""
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+        self._serials = count()
+
+    def call(self, *arguments: Any) -> Reply:
+        """Raises BackendUnavailable when the process cannot be started, SettingsError when a package is missing, and
+        TypeError or ValueError for arguments that JSON cannot say.
+        """
+        serial = next(self._serials)
+        request = encode([serial, list(arguments)])
+        if len(request) > self.limits.input_kb * 1024:
+            return Reply(reason=f"a question of {len(request)} bytes, where {self.limits.input_kb * 1024} are allowed")
+        with self._lock:
+            try:
+                return self._asked(request, serial)
+            except _Ended:  # perhaps not because of this text: the system may be out of memory, somebody may kill it
+                pass
+            try:
+                return self._asked(request, serial)
+            except _Ended as end:
+                return Reply(reason=f"{FaultKind.EXITED}: {end}")
+
+    def close(self) -> None:
+        """Ends the process; the next call starts another one. Safe to call twice."""
+        with self._lock:
+            self._end()
+
+    def _asked(self, request: bytes, serial: int) -> Reply:
+        child = self._running()
+        try:
+            child.send_bytes(request, self.limits.seconds)
+            beginning, value = decode(child.recv_bytes(self.limits.seconds, self._longest), serial)
+        except TimeoutError:
+            reply = Reply(reason=f"{FaultKind.HUNG}: no answer in {self.limits.seconds:g} s")
+        except Oversize as error:
+            reply = Reply(reason=f"{FaultKind.FLOODED}: {printable(str(error))}")
+        except Garbage as error:
+            reply = Reply(reason=f"{FaultKind.GARBAGE}: {error}")
+        except EOFError:
+            how = child.ending(_GRACE)
+            self._end()
+            if how == "signal SIGXCPU":
+                return Reply(reason=f"{FaultKind.HUNG}: no answer in {self.limits.cpu_seconds} s of computing")
+            if child.flooded:
+                return Reply(reason=f"{FaultKind.FLOODED}: it printed more than it may")
+            if REFUSED in child.tail():
+                return Reply(reason=printable(REFUSED + child.tail().rpartition(REFUSED)[2]))
+            raise _Ended(how) from None
+        except BaseException:  # an interrupt: an answer would come that nobody waits for
+            self._end()
+            raise
+        else:
+            if beginning == OK:
+                return Reply(value)
+            reply = Reply(reason=f"{beginning}: {printable(value)}")
+            if beginning != FaultKind.MEMORY:  # after that, what else it holds may be broken, too
+                return reply
+        self._end()
+        return reply
+
+    @property
+    def _longest(self) -> int:
+        return self.limits.output_kb * 1024 + _SLACK
+
+    def _running(self) -> Child:
+        if self._child is not None and self._child.alive:
+            return self._child
+        self.restarts += self._child is not None
+        self._end()
+        try:
+            child = Child("agent_envs.outside_process", secrets=False)
+        except OSError as error:
+            raise BackendUnavailable(f"the process of {self.target} cannot be started: {error}") from error
+        try:
+            child.send_bytes(encode([self.target, asdict(self.limits)]), _START_SECONDS)
+            beginning, value = decode(child.recv_bytes(_START_SECONDS, self._longest), -1)
+        except (TimeoutError, EOFError, Oversize, Garbage) as error:
+            child.kill()
+            said = printable(child.tail()[-400:]) or type(error).__name__
+            raise BackendUnavailable(f"the process of {self.target} cannot be started: {said}") from error
+        except BaseException:
+            child.kill()
+            raise
+        if beginning != OK:
+            child.kill()
+            if beginning == SETTINGS:
+                raise SettingsError(value)
+            raise BackendUnavailable(f"the process of {self.target} cannot be started: {printable(value)}")
+        self._child = child
+        return child
+
+    def _end(self) -> None:
+        # It stays there, dead, so that a start after it is known to be another one.
+        if self._child is not None:
+            self._child.kill()
+
+
+@cache
+def shared(target: str, limits: Limits | None = None) -> Outside:
+    """The one process of this Python process for a function and its limits; it ends when this process does."""
+    return Outside(target, limits)
