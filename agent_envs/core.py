@@ -81,6 +81,18 @@ class TaskSet(Sequence[Task]):
         return None if number is None or not 0 <= number < self._size else self._build(number)
 
 
+def check_split(name: str, split: str) -> None:
+    """Raises SettingsError when the environment ``name`` is asked for a split that there is not."""
+    if split not in SPLITS:
+        raise SettingsError(f"{name}: no split {split!r}: use one of {', '.join(SPLITS)}")
+
+
+def number_after(prefix: str, task_id: str) -> int | None:
+    """The number of the task called ``prefix`` and that number; None when the id is no such name."""
+    number = task_id.removeprefix(prefix)[:9]
+    return int(number) if number.isdecimal() and task_id == f"{prefix}{number}" else None
+
+
 class AnyText(gymnasium.Space[str]):
     """Every Unicode string. Gymnasium's `Text` enumerates its characters: slow, and never all of Unicode."""
 

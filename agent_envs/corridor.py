@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from random import Random
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agent_envs.actions import Action, ActionError, Grammar, Verb, render
-from agent_envs.core import SPLITS, Outcome, SettingsError, Task, TaskSet, TextEnv
+from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv, check_split, number_after
 
 Signs = tuple[str, ...]
 """The sign of each door of a corridor; "" where there is none."""
@@ -89,19 +89,16 @@ class CorridorEnv(TextEnv):
     grammar: ClassVar[Grammar] = Grammar(Verb("PULL", "handle"))
 
     def tasks(self, split: str) -> TaskSet:
-        if split not in SPLITS:
-            raise SettingsError(f"corridor: no split {split!r}: use one of {', '.join(SPLITS)}")
+        check_split("corridor", split)
         config = self.config
 
         def build(index: int) -> Task:
             signs = _corridor(config, split, index)
             return Task(f"corridor-{split}-{index}", split, _show(config, signs, 0, config.pulls), data=signs)
 
-        def number_of(task_id: str) -> int | None:
-            number = task_id.removeprefix(f"corridor-{split}-")[:9]
-            return int(number) if number.isdecimal() and task_id == f"corridor-{split}-{number}" else None
-
-        return TaskSet(config.train_tasks if split == "train" else 1000, build, number_of)
+        return TaskSet(
+            config.train_tasks if split == "train" else 1000, build, partial(number_after, f"corridor-{split}-")
+        )
 
     def instructions(self, language: str) -> str:
         return f"Walk to the end of the corridor. A sign tells which handle opens: {', '.join(self.config.handles)}."

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Any, ClassVar
 
 import numpy as np
 
 from agent_envs.actions import Action, Grammar, Verb, render
-from agent_envs.core import SPLITS, Outcome, SettingsError, Task, TaskSet, TextEnv
+from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv, check_split, number_after
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ class IdentityEnv(TextEnv):
     grammar: ClassVar[Grammar] = Grammar(Verb("SAY", "word"))
 
     def tasks(self, split: str) -> TaskSet:
-        if split not in SPLITS:
-            raise SettingsError(f"identity: no split {split!r}: use one of {', '.join(SPLITS)}")
+        check_split("identity", split)
         words, length = self.config.words, self.config.length
         sequences = _sequences(len(words), length)[split]
 
@@ -70,11 +69,7 @@ class IdentityEnv(TextEnv):
             shown = tuple(words[sequences[index] // len(words) ** at % len(words)] for at in range(length))
             return Task(f"identity-{split}-{index}", split, _show(shown[0]), data=shown)
 
-        def number_of(task_id: str) -> int | None:
-            number = task_id.removeprefix(f"identity-{split}-")[:9]
-            return int(number) if number.isdecimal() and task_id == f"identity-{split}-{number}" else None
-
-        return TaskSet(len(sequences), build, number_of)
+        return TaskSet(len(sequences), build, partial(number_after, f"identity-{split}-"))
 
     def instructions(self, language: str) -> str:
         return "Say the word that is shown."

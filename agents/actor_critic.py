@@ -23,7 +23,7 @@ from agents.attention import NAME, marker_mask
 from agents.errors import ModelError
 from agents.plan import TreePlan
 from agents.tree import Batch, Forward
-from agents.value_head import CriticSettings, calibrate, value_head, waits
+from agents.value_head import CriticSettings, calibrate, value_head, waits, wide
 
 __all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelError"]
 
@@ -115,8 +115,8 @@ class ActorCritic(nn.Module):
     def calibrate(self, batches: Iterable[Batch], mean_return: float) -> None:
         """Shows the critic the first episodes, before the first update, where its settings ask for that."""
         if self.critic is not None and self.value_head is not None and waits(self.critic):
-            read = torch.cat([self.hidden(batch)[batch.critic_S[batch.critic_S >= 0]] for batch in batches])
-            calibrate(self.value_head, self.critic, read.to(_wide(read.dtype)), mean_return)
+            read = torch.cat([batch.at_prompts(self.hidden(batch))[0] for batch in batches])
+            calibrate(self.value_head, self.critic, wide(read), mean_return)
 
     def remove_value_head(self) -> None:
         """Leaves a plain policy behind: log-probabilities and greedy output are the same bits as before."""
@@ -154,7 +154,7 @@ class ActorCritic(nn.Module):
         return Forward(
             logp_T=zero_T.index_copy(0, row_N, logp_N),
             entropy_T=zero_T.index_copy(0, row_N, entropy_N),
-            value_S=self._values(hidden_TD, batch.critic_S),
+            value_S=self._values(hidden_TD, batch),
         )
 
     @torch.no_grad()
@@ -197,7 +197,7 @@ class ActorCritic(nn.Module):
         """[N, V] in at least float32, as the model's own forward makes them, before the temperature."""
         config = self.causal_model.config.get_text_config(decoder=True)
         logits_NV = self.causal_model.get_output_embeddings()(hidden_ND)
-        logits_NV = logits_NV.to(_wide(logits_NV.dtype))
+        logits_NV = wide(logits_NV)
         if getattr(config, "logits_scaling", None):
             logits_NV = logits_NV / config.logits_scaling
         if getattr(config, "logit_scale", None):
@@ -226,19 +226,18 @@ class ActorCritic(nn.Module):
         logp, entropy = zip(*parts, strict=True)
         return torch.cat(logp), torch.cat(entropy)
 
-    def _values(self, hidden_TD: Tensor, critic_S: Tensor) -> Tensor | None:
-        state_N = torch.nonzero(critic_S >= 0).squeeze(1)
+    def _values(self, hidden_TD: Tensor, batch: Batch) -> Tensor | None:
+        hidden_ND, state_N = batch.at_prompts(hidden_TD)
         if self.value_head is None or not state_N.numel():
             return None
-        hidden_ND = hidden_TD.index_select(0, critic_S[state_N])
         if self.critic is not None and self.critic.detach_body:
             hidden_ND = hidden_ND.detach()
-        return self.values_from(hidden_ND, state_N, critic_S.numel())
+        return self.values_from(hidden_ND, state_N, batch.critic_S.numel())
 
     def values_from(self, hidden_ND: Tensor, state_N: Tensor, states: int) -> Tensor:
         """value_S of ``states`` states: what the head reads off each of N critic prompts, 0 where there is none."""
         assert self.value_head is not None
-        value_N = self.value_head(hidden_ND.to(_wide(hidden_ND.dtype))).squeeze(1)
+        value_N = self.value_head(wide(hidden_ND)).squeeze(1)
         return value_N.new_zeros(states).index_copy(0, state_N, value_N)
 
     # -- saving -----------------------------------------------------------------------------------------------------
@@ -297,8 +296,3 @@ def _entropy(logp_NV: Tensor) -> Tensor:
     p_NV = logp_NV.exp()
     total_N = p_NV.sum(-1)
     return total_N.log() - p_NV.mul_(logp_NV.clamp_min(-1e5)).sum(-1) / total_N
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """At least float32: what log-probabilities and values are computed in."""
-    return torch.promote_types(dtype, torch.float32)

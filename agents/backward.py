@@ -109,10 +109,7 @@ def forward_parts(model: Callable[[Batch], Forward], batch: Batch, max_tokens: i
 @torch.no_grad()
 def critic_hidden(hidden: Callable[[Batch], Tensor], batch: Batch, max_tokens: int) -> tuple[Tensor, Tensor]:
     """(hidden_ND, state_N): ``hidden`` at the end of each critic prompt, and the state it hangs under. No gradient."""
-    found = []
-    for part in cut(batch, max_tokens):
-        state_N = torch.nonzero(part.batch.critic_S >= 0).squeeze(1)
-        found.append((hidden(part.batch).index_select(0, part.batch.critic_S[state_N]), state_N))
+    found = (part.batch.at_prompts(hidden(part.batch)) for part in cut(batch, max_tokens))
     hidden_, state_ = zip(*found, strict=True)
     return torch.cat(hidden_), torch.cat(state_)
 

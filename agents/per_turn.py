@@ -32,18 +32,16 @@ class PerTurn:
     @classmethod
     def of(cls, batch: Batch) -> PerTurn:
         """2 n + 1 rows for a chain of n turns with critic prompts: prefix and action, prefix and prompt."""
-        said_N, actions = torch.nonzero(batch.action_T >= 0).squeeze(1), batch.state_A.numel()
-        last_A = torch.zeros_like(batch.state_A).scatter_reduce(0, batch.action_T[said_N], said_N, "amax")
         asked_S = batch.critic_S >= 0
-        tips = torch.cat([last_A, batch.critic_S[asked_S]])
+        tips = torch.cat([batch.final_tokens(), batch.critic_S[asked_S]])
         paths = [torch.nonzero(batch.end_T[: int(tip) + 1] > tip).squeeze(1) for tip in tips]
-        source_U = torch.cat([*paths, said_N[:0]])
+        source_U = torch.cat([*paths, tips[:0]])
         length_R = torch.tensor([path.numel() for path in paths], dtype=torch.long, device=tips.device)
         end_R = length_R.cumsum(0)
         place_U = torch.arange(source_U.numel(), device=tips.device)
         row_U = torch.repeat_interleave(torch.arange(len(paths), device=tips.device), length_R)
         pos_U = place_U - (end_R - length_R)[row_U]
-        critic_S = batch.critic_S.masked_scatter(asked_S, end_R[actions:] - 1)
+        critic_S = batch.critic_S.masked_scatter(asked_S, end_R[batch.state_A.numel() :] - 1)
         prompt_S = batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S]
         rows = replace(
             batch,

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from agents import adapter
 from agents.actor_critic import ActorCritic, LoraSettings
 from agents.tree import Batch, Forward
-from agents.value_head import SeparateCriticSettings, calibrate, value_head, waits
+from agents.value_head import SeparateCriticSettings, calibrate, value_head, waits, wide
 
 FILE = "critic.safetensors"
 """What a checkpoint keeps of the critic, beside the policy's adapter."""
@@ -63,8 +63,7 @@ class SeparateActorCritic(ActorCritic):
         if waits(self.separate):
             before = ((batch, batch.parent_T[batch.action_T >= 0]) for batch in batches)
             read = torch.cat([self.critic_body.hidden(batch)[row_N] for batch, row_N in before])
-            read = read.to(torch.promote_types(read.dtype, torch.float32))
-            calibrate(self.critic_head, self.separate, read, mean_return)
+            calibrate(self.critic_head, self.separate, wide(read), mean_return)
 
     def summary(self) -> str:
         policy, value = (sum(p.numel() for p in x) for x in (self.policy_parameters(), self.value_parameters()))
@@ -79,7 +78,7 @@ class SeparateActorCritic(ActorCritic):
         """value_T: the critic's own pass."""
         plan = self._plan[1] if self._plan is not None and self._plan[0] is batch.end_T else None
         hidden_TD = self.critic_body.hidden(batch, plan)
-        return self.critic_head(hidden_TD.to(torch.promote_types(hidden_TD.dtype, torch.float32))).squeeze(1)
+        return self.critic_head(wide(hidden_TD)).squeeze(1)
 
     # -- saving -----------------------------------------------------------------------------------------------------
 

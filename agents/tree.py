@@ -79,6 +79,10 @@ class Node:
             stack.extend(reversed(node.children))
 
 
+ROUNDING = 1e-6
+"""A change of an oracle's value below this is none: any action would have done."""
+
+
 def graft(root: Node, turns: Iterable[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
     """Adds one episode, given as (action, next state) pairs, below ``root``, sharing what is already there.
 
@@ -187,7 +191,7 @@ class Batch:
         0, and not a rounding error, where any action would have done.
         """
         rise_A = self.oracle_S[self.next_A] - self.oracle_S[self.state_A]
-        return torch.where(rise_A.abs() < 1e-6, 0.0, rise_A)
+        return torch.where(rise_A.abs() < ROUNDING, 0.0, rise_A)
 
     # -- views: differentiable sums and means along the tree -----------------------------------------------------
 
@@ -195,6 +199,16 @@ class Batch:
         """x_A: the sum over the tokens of each action."""
         mine = self.action_T >= 0
         return x_T.new_zeros(self.state_A.numel()).index_add(0, self.action_T[mine], x_T[mine])
+
+    def final_tokens(self) -> Tensor:
+        """token_A: the row of the last token of each action."""
+        said_N = torch.nonzero(self.action_T >= 0).squeeze(1)
+        return torch.zeros_like(self.state_A).scatter_reduce(0, self.action_T[said_N], said_N, "amax")
+
+    def at_prompts(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
+        """(x_ND, state_N): the rows at which values are read, and the states whose values they are."""
+        state_N = torch.nonzero(self.critic_S >= 0).squeeze(1)
+        return x_TD.index_select(0, self.critic_S[state_N]), state_N
 
     def to_tokens(self, x_A: Tensor) -> Tensor:
         """x_T: each action's number on its tokens, 0 elsewhere."""

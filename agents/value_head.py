@@ -84,6 +84,11 @@ class Standard(nn.Module):
         return (hidden_ND - self.mean_D) / self.deviation_D
 
 
+def wide(x: Tensor) -> Tensor:
+    """In at least float32: what log-probabilities and values are computed in."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def value_head(model: PreTrainedModel, settings: CriticSettings | SeparateCriticSettings) -> nn.Sequential:
     """Draws its weights from the global generator. Raises ModelError when it would have no hidden layer."""
     if settings.hidden < 1:

@@ -19,7 +19,7 @@ from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, require, require_choice
 from algorithms.maths import AdvantageScale, mean_and_variance, scale_advantage, weighted_mean
 from algorithms.returns import scored, turn_advantage
-from algorithms.turn_ratio import TurnRatio, turn_policy_loss
+from algorithms.turn_ratio import TurnRatio, mean_turn_loss
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class ExactCritic(Algorithm[ExactCredit]):
 
     def loss(self, batch: Batch, new: Forward, credit: ExactCredit, /) -> Loss:
         scaled_A = scale_advantage(credit.adv_A, credit.count_A, self.normalize, self.std_floor)
-        weight_A = credit.count_A / credit.count_A.sum().clamp_min(1).double()
-        sums = (weight_A * scaled_A.clamp_min(0), weight_A * scaled_A.clamp_max(0), weight_A)
-        policy, clip_fraction = turn_policy_loss(batch, new.logp_T, *sums, self.ratio, self.clip, self.dual_clip)
+        policy, clip_fraction = mean_turn_loss(
+            batch, new.logp_T, scaled_A, credit.count_A, self.ratio, self.clip, self.dual_clip
+        )
         stats = floats(
             policy=policy,
             clip_fraction=clip_fraction,

@@ -30,7 +30,7 @@ from algorithms.maths import (
     weighted_mean,
 )
 from algorithms.returns import Backup, scored, td_targets, turn_advantage, turns_in
-from algorithms.turn_ratio import TurnRatio, turn_policy_loss
+from algorithms.turn_ratio import TurnRatio, mean_turn_loss
 
 
 class TerminalTarget(StrEnum):
@@ -245,9 +245,7 @@ class SelfAC(Algorithm[TurnCredit]):
 
     def policy_loss(self, batch: Batch, logp_T: Tensor, adv_A: Tensor) -> tuple[Tensor, Tensor]:
         """Mean over turns of the clipped surrogate; and the share clipped."""
-        weight_A = batch.count_A / batch.count_A.sum().clamp_min(1).double()
-        sums = (weight_A * adv_A.clamp_min(0), weight_A * adv_A.clamp_max(0), weight_A)
-        return turn_policy_loss(batch, logp_T, *sums, self.ratio, self.clip, self.dual_clip)
+        return mean_turn_loss(batch, logp_T, adv_A, batch.count_A, self.ratio, self.clip, self.dual_clip)
 
 
 def _values(forward: Forward) -> Tensor:

@@ -74,9 +74,8 @@ class TokenRows:
 
     def advantage(self, batch: Batch, value_P: Tensor, end_L: Tensor, discount: float, gae_lambda: float) -> Tensor:
         """A_P. A turn's reward is paid for its last token; ``value_P`` are the values before each token."""
-        last_A = torch.zeros_like(batch.state_A).scatter_reduce(0, batch.action_T[self.token_P], self.token_P, "amax")
         paid_A = torch.nan_to_num(batch.reward_A.double(), posinf=0.0, neginf=0.0)
-        reward_T = paid_A.new_zeros(len(batch)).index_put((last_A,), paid_A)
+        reward_T = paid_A.new_zeros(len(batch)).index_put((batch.final_tokens(),), paid_A)
         paid_LC, value_LC, mask_LC = (
             self.matrix(x_P) for x_P in (reward_T[self.token_P], value_P, torch.ones_like(value_P))
         )

@@ -25,6 +25,15 @@ class TurnRatio(StrEnum):
     TOKEN = "token"
 
 
+def mean_turn_loss(
+    batch: Batch, logp_T: Tensor, adv_A: Tensor, count_A: Tensor, ratio: TurnRatio, clip: float, dual_clip: float
+) -> tuple[Tensor, Tensor]:
+    """``turn_policy_loss`` as a mean over turns, each taken by ``count_A`` episodes with one advantage for all."""
+    weight_A = count_A / count_A.sum().clamp_min(1).double()
+    sums = (weight_A * adv_A.clamp_min(0), weight_A * adv_A.clamp_max(0), weight_A)
+    return turn_policy_loss(batch, logp_T, *sums, ratio, clip, dual_clip)
+
+
 def turn_policy_loss(
     batch: Batch,
     logp_T: Tensor,

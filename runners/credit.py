@@ -40,9 +40,10 @@ from runners.config import UserError, dump_json, parse, run_program
 from runners.controller import Controller
 from runners.credit_quality import ABOUT, TITLES, by_turn, counts, quality, turns_of
 from runners.evaluate import Evaluate, policies_of
+from runners.folder import write_whole
 from runners.judging import Judging, judge_settings, local_judge, remote_judge
 from runners.learner import Credited, Learner
-from runners.measure import pick_tasks
+from runners.measure import has_oracle, pick_tasks
 from runners.models import load_base
 from runners.runs import Run, base_of, locate
 from runners.workers.local import LocalWorkers
@@ -128,8 +129,7 @@ def play(credit: Credit, run: Run, console: Console) -> dict[str, list[Episode]]
     """The episodes of each policy, with what the oracle said of every state. Raises UserError."""
     env = registry.make(run.train.env, run.parts[run.train.env])
     tasks = pick_tasks(env, credit.split, credit.episodes // credit.group)
-    env.reset(seed=0, options={"task": tasks[0]})
-    if env.oracle() is None:
+    if not has_oracle(env, credit.split):
         raise UserError(f"the environment {run.train.env} has no oracle: nobody knows which action made progress")
     parts = {**run.parts, "react": replace(run.parts["react"], oracle=True)}
     told = Evaluate(run.train.env, str(credit.model), slots=credit.slots, device=credit.device, dtype=run.train.dtype)
@@ -251,13 +251,11 @@ def write(found: Mapping[str, Any], settings: Any, folder: Path) -> None:
     """credit.json and credit.csv. Raises UserError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / ".credit.json"
-        unfinished.write_text(dump_json({"settings": settings, **found}), "utf-8")
         with (folder / "credit.csv").open("w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, ["policy", "scorer", "algo", "turn", "figure", "mean", "low", "high"])
             table.writeheader()
             table.writerows(rows(found))
-        unfinished.replace(folder / "credit.json")
+        write_whole(folder / "credit.json", dump_json({"settings": settings, **found}))
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror}") from None
 

@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.react import Episode, EpisodeId
+from agents.tree import ROUNDING
 from runners.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
 from runners.intervals import Interval
 from runners.learner import Credited
 
-IRRELEVANT = 1e-6
-"""A change of the oracle's value below this is none: any action would have done."""
 TITLES = {
     "auc": "AUC of the advantage",
     "auc_within": "… within episodes",
@@ -84,7 +83,7 @@ def turns_of(episodes: Sequence[Episode], credited: Mapping[EpisodeId, Credited]
             change = oracle[k + 1] - oracle[k]
             columns.append((
                 number, tasks.setdefault(episode.job.task.id, len(tasks)), k, oracle[k],
-                0.0 if abs(change) < IRRELEVANT else change, sum(rewards[k:]), float(bool(episode.success)),
+                0.0 if abs(change) < ROUNDING else change, sum(rewards[k:]), float(bool(episode.success)),
                 np.nan if credit.advantages is None else credit.advantages[k],
                 np.nan if credit.values is None else credit.values[k],
             ))  # fmt: skip

@@ -25,6 +25,13 @@ def open_run_folder(folder: Path) -> Path:
     return folder
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Writes ``text`` so that ``path`` never holds a part of it. Raises OSError."""
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(text, "utf-8")
+    unfinished.replace(path)
+
+
 def hold(folder: Path) -> IO[str]:
     """Keeps other processes from training in the same folder, until the file is closed or this process ends.
 

@@ -171,9 +171,10 @@ class Learner:
         if self.replay is None:
             return []
         self.replay.keep(update, batches)
-        if not (self.train.replay_body or self.algorithm.token_critic):
-            return self.head_learns_again(self.replay.drawn(update))
         policy = [] if self.train.replay_body else self.model.policy_parameters()
+        # Where only the value head moves, what it reads stays as it is and is computed once a minibatch.
+        head_only = not (self.train.replay_body or self.algorithm.token_critic)
+        read: dict[int, tuple[Tensor, Tensor]] = {}
         losses = []
         try:
             for parameter in policy:
@@ -181,7 +182,13 @@ class Learner:
             for kept in self.replay.drawn(update):
                 batch = kept.to(self.model.device)
                 again = partial(self.replayed_loss, batch)
-                loss = self.backward(self.model, batch, again, self.train.token_budget)
+                if head_only:
+                    if id(kept) not in read:
+                        read[id(kept)] = critic_hidden(self.model.hidden, batch, self.train.token_budget)
+                    loss = again(self.values_only(batch, *read[id(kept)]))
+                    loss.total.backward()
+                else:
+                    loss = self.backward(self.model, batch, again, self.train.token_budget)
                 losses.append(float(loss.total.detach()))
                 self.step(loss.total)
         finally:
@@ -189,22 +196,10 @@ class Learner:
                 parameter.requires_grad_(True)
         return losses
 
-    def head_learns_again(self, drawn: Sequence[Batch]) -> list[float]:
-        """The same where only the value head moves: what it reads stays as it is, and is computed once a minibatch."""
-        read: dict[int, tuple[Batch, tuple[Tensor, Tensor]]] = {}
-        losses = []
-        for kept in drawn:
-            if id(kept) not in read:
-                batch = kept.to(self.model.device)
-                read[id(kept)] = batch, critic_hidden(self.model.hidden, batch, self.train.token_budget)
-            batch, (hidden_ND, state_N) = read[id(kept)]
-            value_S = self.model.values_from(hidden_ND, state_N, batch.critic_S.numel())
-            silent_T = torch.zeros_like(batch.old_logp_T)
-            loss = self.replayed_loss(batch, Forward(silent_T, silent_T, value_S)).total
-            loss.backward()
-            losses.append(float(loss.detach()))
-            self.step(loss)
-        return losses
+    def values_only(self, batch: Batch, hidden_ND: Tensor, state_N: Tensor) -> Forward:
+        """A forward of the value head alone, on what it reads."""
+        silent_T = torch.zeros_like(batch.old_logp_T)
+        return Forward(silent_T, silent_T, self.model.values_from(hidden_ND, state_N, batch.critic_S.numel()))
 
     def replayed_loss(self, batch: Batch, new: Forward) -> Loss:
         critic = self.algorithm.critic_only(batch, new)

@@ -80,6 +80,12 @@ def _known(values: Sequence[float]) -> list[float]:
     return [x for x in values if not math.isnan(x)]
 
 
+def has_oracle(env: TextEnv, split: str) -> bool:
+    """Whether the environment can tell an agent's chance of success; it is reset for that."""
+    env.reset(seed=0, options={"split": split})
+    return env.oracle() is not None
+
+
 def pick_tasks(env: TextEnv, split: str, n: int) -> list[Task]:
     """``n`` tasks spread evenly over a split: always the same ones. Raises UserError when there are not so many."""
     tasks = env.tasks(split)

@@ -102,6 +102,10 @@ class Train:
     threads: int = 1
     """Threads of torch in this process; small models are fastest with one."""
 
+    def divides_into(self, group: int) -> bool:
+        """Whether the episodes of an update make whole groups, at least one for each minibatch."""
+        return self.episodes % group == 0 and self.episodes // group >= self.minibatches
+
     def sampling(self, greedy: bool = False) -> SamplingSettings:
         """How tokens are drawn. Raises ValueError."""
         return SamplingSettings(self.temperature, greedy, self.top_p, self.top_k)

@@ -30,14 +30,14 @@ from runners.budget import Budget
 from runners.config import UserError, dump_json
 from runners.controller import Controller
 from runners.curve import draw_curve
-from runners.folder import hold
+from runners.folder import hold, write_whole
 from runners.generators import load_rng_state, rng_state
 from runners.group_costs import group_costs
 from runners.interrupts import Interrupts, Stopped
 from runners.judging import Judging, judge_settings, local_judge, remote_judge
 from runners.learner import Learned, Learner
 from runners.ledger import Ledger
-from runners.measure import evaluate_tasks, pick_tasks
+from runners.measure import evaluate_tasks, has_oracle, pick_tasks
 from runners.models import device_of, load_base
 from runners.records import episode_stats
 from runners.report import Report
@@ -81,7 +81,7 @@ class Training:
             raise UserError(
                 f"--slots {train.slots} must hold the {self.group} episodes of a task, which fork: raise it"
             )
-        if train.episodes % self.group or train.episodes // self.group < train.minibatches:
+        if not train.divides_into(self.group):
             raise UserError(
                 f"--episodes {train.episodes} must be a multiple of the group of {self.group}, with at least one task "
                 f"for each of the {train.minibatches} minibatches"
@@ -97,11 +97,9 @@ class Training:
         self.learner = Learner(self.model, self.algorithm, prompt, train)
         env = self.make_env()
         self.stream = TaskStream(env.tasks("train"), train.seed)
-        if react.oracle:
-            env.reset(seed=0, options={"task": env.tasks("train")[0]})
-            if env.oracle() is None:
-                needs = next(flag for flag, asks in asks_oracle.items() if asks)
-                raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
+        if react.oracle and not has_oracle(env, "train"):
+            needs = next(flag for flag, asks in asks_oracle.items() if asks)
+            raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
         play = PlaySettings(
             train.env, parts[train.env], react, parts["envs"], parts["faults"], train.slots, train.exact
         )
@@ -252,10 +250,8 @@ class Training:
                 found[place][entry["mode"]] = {key: entry[key] for key in ("mean", "low", "high")}
         found["seconds"] = round(self.seconds, 1)
         draw_curve(self.folder, f"{self.train.env}, {self.train.algo}, seed {self.train.seed}")
-        # Written last, and whole or not at all: it says that the run has ended.
-        unfinished = self.folder / ".summary.json"
-        unfinished.write_text(dump_json(found), "utf-8")
-        unfinished.replace(self.folder / "summary.json")
+        # Written last: it says that the run has ended.
+        write_whole(self.folder / "summary.json", dump_json(found))
         return found
 
     def evaluations(self) -> list[dict[str, Any]]:

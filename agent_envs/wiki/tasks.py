@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
-from agent_envs.core import SPLITS, SettingsError, Task, TaskSet
+from agent_envs.core import Task, TaskSet, check_split
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.relations import word
 from agent_envs.wiki.world import World, build_world, world_count
@@ -51,8 +51,7 @@ class Gold:
 
 def world_tasks(config: WikiConfig, split: str) -> TaskSet:
     """The questions of a split; neighbours in the list lie in different worlds, so any stretch is a fair sample."""
-    if split not in SPLITS:
-        raise SettingsError(f"wiki: no split {split!r}: use one of {', '.join(SPLITS)}")
+    check_split("wiki", split)
     worlds, languages = world_count(config, split), config.languages
 
     def build(index: int) -> Task:

@@ -11,9 +11,7 @@ from itertools import pairwise
 
 from agents.judge.base import Labels, Verdicts
 from agents.react import Episode
-
-ROUNDING = 1e-6
-"""A change that is smaller is none."""
+from agents.tree import ROUNDING
 
 
 class OracleJudge:

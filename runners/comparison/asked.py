@@ -29,7 +29,7 @@ from runners.comparison.plan import (
 from runners.comparison.runs import Measured
 from runners.comparison.tuning import Tried, candidates
 from runners.config import UserError, parse
-from runners.measure import pick_tasks
+from runners.measure import has_oracle, pick_tasks
 
 SECTIONS = ("entrants", "tune", "claims")
 """What only a settings file can tell."""
@@ -129,11 +129,9 @@ class Plan:
         env = registry.make(compare.env, first)
         pick_tasks(env, "test", max(compare.test_tasks, compare.pass_tasks if compare.pass_samples else 1))
         needs = [entrant.name for entrant in entrants if entrant.parts[entrant.train.algo].needs_oracle]
-        if compare.credit_episodes or needs:
-            env.reset(seed=0, options={"split": "test"})
-            if env.oracle() is None:
-                who = f"entrant {needs[0]}" if needs else "--credit-episodes"
-                raise UserError(f"{who} needs an environment with an oracle, and {compare.env} has none")
+        if (compare.credit_episodes or needs) and not has_oracle(env, "test"):
+            who = f"entrant {needs[0]}" if needs else "--credit-episodes"
+            raise UserError(f"{who} needs an environment with an oracle, and {compare.env} has none")
         if 0 < compare.credit_episodes < compare.credit_group:
             raise UserError("--credit-episodes must be at least one group (--credit-group)")
 

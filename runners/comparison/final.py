@@ -26,6 +26,7 @@ from runners.comparison.runs import Measured
 from runners.config import dump_json, parse, run_program
 from runners.controller import Controller
 from runners.evaluate import Evaluate, policies_of
+from runners.folder import write_whole
 from runners.measure import Result, evaluate_tasks, pick_tasks
 from runners.runs import read_run
 from runners.workers.local import LocalWorkers
@@ -87,9 +88,7 @@ def measure(final: Final, console: Console) -> dict[str, Any]:
 def main() -> None:
     final, _ = parse(Final, lambda _: {}, about=Final.__doc__ or "")
     found = measure(final, Console())
-    unfinished = final.out.with_name(f".{final.out.name}")
-    unfinished.write_text(dump_json(found, indent=None), "utf-8")
-    unfinished.replace(final.out)
+    write_whole(final.out, dump_json(found, indent=None))
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ def _entrant(name: str, values: Values, flags: Sequence[tuple[str, ...]], consol
     except UserError as error:
         raise UserError(f"entrant {name}: {error}") from None
     group = parts[train.algo].sampling.group
-    if train.episodes % group or train.episodes // group < train.minibatches:
+    if not train.divides_into(group):
         raise UserError(
             f"entrant {name}: episodes ({train.episodes}) must be a multiple of its group of {group}, with at least "
             f"one task for each of the {train.minibatches} minibatches"

@@ -10,6 +10,17 @@ from agents.engine import SamplingSettings
 from runners.measure import evaluate_tasks, pick_tasks
 from runners.training import Training
 
+# A demonstrator that is wrong in half of the turns, cloned in a few seconds.
+SMALL = """updates: 48
+episodes: 96
+minibatches: 6
+lr: 3e-3
+eval_every: 0
+test_tasks: 0
+react: {max_action_tokens: 16, max_tokens: 256}
+pretrain:
+  {flaw: 0.5, demonstrations: 300, steps: 400, shape: {width: 64, mlp: 128}}
+"""
 JUDGED = {"adca": ("--judge.kind", "oracle")}
 # Solved completely, a task has batches of which these would only learn their critic's error.
 STEADY = {"selfac": "--selfac.std-floor", "naive_ac": "--naive-ac.formula.std-floor", "ppo": "--ppo.std-floor"}

@@ -7,26 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from learning_cases import JUDGED, solve, success
+from learning_cases import JUDGED, SMALL, solve, success
 from run_cases import rows, training
 
 from agents.tree import Kind
 from algorithms import ALGORITHMS
 
-# A demonstrator that is wrong in half of the turns, cloned in a few seconds.
-SETTINGS = """
-env: identity
-updates: 48
-episodes: 96
-minibatches: 6
-lr: 3e-3
-eval_every: 0
-test_tasks: 0
-react: {max_action_tokens: 16, max_tokens: 256}
-pretrain:
-  {flaw: 0.5, demonstrations: 300, steps: 400, shape: {width: 64, mlp: 128}}
-"""
-
+SETTINGS = f"env: identity\n{SMALL}"
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

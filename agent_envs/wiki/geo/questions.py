@@ -13,7 +13,7 @@ from hashlib import blake2b
 from random import Random
 
 from agent_envs import scoring
-from agent_envs.core import SPLITS, SettingsError, Task, TaskSet
+from agent_envs.core import Task, TaskSet, check_split
 from agent_envs.wiki.config import LANGUAGES, WikiConfig
 from agent_envs.wiki.geo.facts import Facts, load
 from agent_envs.wiki.geo.pages import CITY, COUNTRY, CURRENCY, LANGUAGE, WORDS, GeoWiki, Key, geo_wiki, names_of
@@ -146,8 +146,7 @@ def _of_split(seed: int, split: str, low: int, high: int) -> tuple[Question, ...
 
 def geo_tasks(config: WikiConfig, split: str) -> TaskSet:
     """The questions of a split, each in every language of the settings."""
-    if split not in SPLITS:
-        raise SettingsError(f"wiki: no split {split!r}: use one of {', '.join(SPLITS)}")
+    check_split("wiki", split)
     found = _of_split(config.seed, split, config.min_hops, config.max_hops)
     languages = config.languages
 
