@@ -7,6 +7,7 @@ whole stretch between the end of the batch before it and its own end.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,6 +37,11 @@ class History:
 
     def column(self, key: str) -> list[float]:
         return [float(row[key]) for row in self.rows]
+
+    def mean(self, key: str) -> float:
+        """Over the updates that tell it; NaN where none does."""
+        told = [float(row[key]) for row in self.rows if key in row]
+        return float(np.mean(told)) if told else math.nan
 
 
 def read_history(folder: Path) -> History:

@@ -16,6 +16,7 @@ import numpy as np
 
 from runners.comparison.curves import LEARNING, History, area, area_between, reached
 from runners.comparison.plan import PlannedRun
+from runners.group_costs import FIRST
 from runners.intervals import Grid, Interval, over_seeds, pass_at_k
 
 Figures = Mapping[str, Sequence[float]]
@@ -50,6 +51,8 @@ MEASURES = {
     "steps_per_group": Measure("steps per group", ".2f", 0, (
         "environment steps (turns, tool calls) per group of episodes of one task, over the whole run")),
     "tokens_per_group": Measure("sampled tokens per group", ".1f", 0, "over the whole run"),
+    "calls_per_group": Measure("tool calls per group", ".2f", -1, (
+        "actions per group that ended no episode; mean over the updates")),
     "steps_per_episode": Measure("steps per episode", ".2f", 0, "environment steps, over the whole run"),
     "updates": Measure("updates", ".1f", 0, "updates that the budget of environment steps allowed"),
     "updates_to_plateau": Measure("updates to the plateau", ".1f", -1, (
@@ -60,6 +63,9 @@ MEASURES = {
         "old log-probabilities, labels, loss, gradient and step")),
     "playing_seconds": Measure("seconds of playing per update", ".3f", -1, "rollout, environments included"),
     "busy_seconds": Measure("seconds in all", ".0f", -1, "playing and learning, without evaluations"),
+    **{f"entropy_rise_{k}": Measure(f"entropy after an observation, first {k} tokens", ".2f", 0, (
+        f"mean entropy of the first {k} tokens after an observation as a multiple of that of the first turns; mean "
+        "over the updates")) for k in FIRST},
 }  # fmt: skip
 
 
@@ -133,13 +139,15 @@ def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[
         "auc_tokens": area(history.column("sampled_tokens"), success, frame.tokens),
         "steps_per_group": steps[-1] / groups,
         "tokens_per_group": history.rows[-1]["sampled_tokens"] / groups,
+        "calls_per_group": history.mean("calls_per_task"),
         "steps_per_episode": steps[-1] / (groups * group),
         "updates": float(updates),
         "updates_to_plateau": _number(at[1]),
         "steps_to_plateau": _number(at[0]),
         "learning_seconds": float(np.mean(learning)),
-        "playing_seconds": float(np.mean(history.column("seconds_rollout"))),
+        "playing_seconds": history.mean("seconds_rollout"),
         "busy_seconds": history.rows[-1]["busy_seconds"],
+        **{f"entropy_rise_{k}": history.mean(f"entropy_rise_{k}") for k in FIRST},
     }
     return {key: [value] for key, value in one.items()} | task_figures(result)
 

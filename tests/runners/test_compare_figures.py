@@ -77,6 +77,9 @@ def test_a_history_is_read_from_the_metrics(tmp_path: Path) -> None:
     history = read_history(tmp_path)
     assert history.column("busy_seconds") == [1.75, 4.5] and history.column("env_steps") == [10, 25]
     assert history.valid == [{"env_steps": 25, "sampled": 0.3, "greedy": 0.5}]
+    # A mean is over the updates that tell a figure, and no number where none does.
+    assert history.mean("seconds_judge") == 1.0 and history.mean("success") == pytest.approx(0.3)
+    assert math.isnan(history.mean("entropy_rise_10"))
 
 
 def test_test_results_become_figures() -> None:
