@@ -1,0 +1,63 @@
+"""Settings of the puzzle environment; every mistake in them is one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent_envs.core import SettingsError
+from agent_envs.puzzle.protocol import LEVELS
+
+
+class Kind(StrEnum):
+    """Which puzzle it is."""
+
+    GAME24 = "game24"
+    COUNTDOWN = "countdown"
+    SOKOBAN = "sokoban"
+
+
+@dataclass(frozen=True)
+class PuzzleConfig:
+    """Settings of the puzzles."""
+
+    kind: Kind = Kind.COUNTDOWN
+    """Which puzzle."""
+    levels: tuple[int, ...] = (1,)
+    """Difficulties to draw from, equally often: 1, 2, 3."""
+    spare: int = 4
+    """Turns beyond those of a shortest solution. With undo a mistake costs two."""
+    undo: bool = True
+    """Whether a move can be taken back, for a turn. Without it a wrong move can be fatal."""
+    hints: bool = False
+    """Show the legal moves."""
+    numbers: int = 4
+    """Countdown only: numbers at the start."""
+    largest: int = 9
+    """Countdown only: they are drawn from 1 to this."""
+    skill: float = 0.7
+    """Chance that the agent of whom the oracle speaks makes a perfect turn; its other turns are wasted."""
+    max_turns: int = 40
+    """Turns after which an episode is cut. That is for who makes no move at all: whoever does runs out of the turns
+    of the puzzle before."""
+    train_tasks: int = 20000
+    """Puzzles to learn from, and 1000 others each to validate and to test; game24 has as many as there are."""
+    seed: int = 0
+    """Another number draws other puzzles."""
+
+    def __post_init__(self) -> None:
+        if not self.levels or len(set(self.levels)) < len(self.levels) or not set(self.levels) <= set(LEVELS):
+            raise SettingsError(f"puzzle: levels must be some of 1, 2 and 3, each once, not {self.levels}")
+        if self.kind is not Kind.COUNTDOWN and (self.numbers, self.largest) != (4, 9):
+            raise SettingsError(f"puzzle: numbers and largest act with kind countdown only, not with {self.kind}")
+        if self.kind is Kind.GAME24 and self.train_tasks != 20000:
+            raise SettingsError("puzzle: train_tasks does not act with kind game24, which has as many as there are")
+        if not 3 <= self.numbers <= 6 or not 6 <= self.largest <= 100:
+            raise SettingsError(
+                f"puzzle: numbers must lie in 3..6 and largest in 6..100, not {self.numbers} and {self.largest}"
+            )
+        if self.spare < 0 or not 0 < self.skill < 1 or self.train_tasks < 1:
+            raise SettingsError(
+                "puzzle: spare must not be negative, skill must lie between 0 and 1, train_tasks be at least 1, "
+                f"not {self.spare}, {self.skill} and {self.train_tasks}"
+            )

@@ -1,0 +1,130 @@
+"""The puzzle environment: one move is one turn, and a move can be taken back.
+
+Invariants: a state is an immutable value, so a fork shares it; a move that is not legal is explained and changes
+nothing; every turn counts, and to run out of those that are shown is a failure and not a cut: the episode terminates.
+
+With UNDO a wrong move costs two turns, so "still solvable" is a matter of the turns that are left; without it
+(`undo` false) a board from which there is no way is lost, and an episode with no legal move left is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agent_envs.actions import Action, ActionError, Args, Grammar, Verb, render
+from agent_envs.core import Outcome, Task, TaskSet, TextEnv
+from agent_envs.puzzle import tasks
+from agent_envs.puzzle.config import PuzzleConfig
+from agent_envs.puzzle.kinds import puzzle_of
+from agent_envs.puzzle.reward import chance, still_solvable, turns_needed
+
+_UNDO = Verb("UNDO", "", Args.NONE)
+
+
+@dataclass(frozen=True)
+class State:
+    """Where an episode stands."""
+
+    line: tuple[Any, ...]
+    """Boards from the start to the present one, without those that were taken back."""
+    undone: int = 0
+    """Moves that were taken back."""
+
+
+class PuzzleEnv(TextEnv):
+    """Solve a puzzle move by move. The reward is 1 when it is solved, and nothing before."""
+
+    name: ClassVar[str] = "puzzle"
+    Config: ClassVar[type[Any]] = PuzzleConfig
+    config: PuzzleConfig
+
+    def __init__(self, config: PuzzleConfig | None = None) -> None:
+        super().__init__(config)
+        tasks.check_turns(self.config)
+        self.puzzle = puzzle_of(self.config)
+        # Every kind has a verb of its own, so the grammar belongs to the instance.
+        self.grammar = Grammar(self.puzzle.verb, *([_UNDO] if self.config.undo else []))  # type: ignore[misc]
+
+    def tasks(self, split: str) -> TaskSet:
+        return tasks.tasks_of(self.config, split)
+
+    def prepare(self) -> None:
+        _ = self.tasks("train")
+
+    def instructions(self, language: str) -> str:
+        return self.puzzle.goal
+
+    def lexicon(self) -> Sequence[str]:
+        return self.puzzle.words()
+
+    @property
+    def turns_left(self) -> int:
+        """Turns in which the puzzle can still be solved."""
+        return max(0, self.task.data.turns - self.turn)
+
+    @property
+    def still_solvable(self) -> bool:
+        """Whether a perfect agent would still succeed."""
+        return still_solvable(self.puzzle, self._state.line, self.turns_left, undo=self.config.undo)
+
+    def _begin(self, task: Task) -> State:
+        return State((task.data.board,))
+
+    def _copy_state(self, state: State) -> State:
+        return state
+
+    def _act(self, action: Action) -> Outcome:
+        state, left = self._state, self.turns_left
+        if self.turn > self.task.data.turns:
+            return Outcome("", terminated=True)
+        try:
+            state = self._undone(state) if action.name == _UNDO.name else self._moved(state, action.args)
+        except ActionError:
+            if left:
+                raise
+            return Outcome("", terminated=True)
+        self._state = state
+        if self.puzzle.solved(state.line[-1]):
+            return Outcome("", 1.0, terminated=True, success=True)
+        stuck = not self.config.undo and not self.puzzle.moves(state.line[-1])
+        return Outcome("", terminated=True) if stuck or not left else Outcome(self._shown(state.line[-1], left))
+
+    def _moved(self, state: State, text: str) -> State:
+        return replace(state, line=(*state.line, self.puzzle.play(state.line[-1], text)))
+
+    def _undone(self, state: State) -> State:
+        if len(state.line) == 1:
+            raise ActionError("there is no move to take back", "没有可以撤回的一步")
+        return State(state.line[:-1], state.undone + 1)
+
+    def _shown(self, board: Any, left: int) -> str:
+        return tasks.show(self.config, board, left)
+
+    def _metrics(self, *, over: bool) -> Mapping[str, float]:
+        return {"undone": float(self._state.undone), "turns": float(self.turn)} if over else {}
+
+    def oracle(self) -> float:
+        needed = turns_needed(self.puzzle, self._state.line, undo=self.config.undo)
+        return chance(needed, self.turns_left, self.config.skill)
+
+    def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
+        if flaw > 0 and rng is None:
+            raise ValueError("an expert with a flaw needs an rng")
+        line = self._state.line
+        wrong = self.puzzle.mistake(line[-1]) if rng is not None and rng.random() < flaw else None
+        if wrong is not None:
+            return self._turn(wrong)
+        here = self.puzzle.distance(line[-1])
+        if self.config.undo and len(line) > 1:
+            before = turns_needed(self.puzzle, line[:-1], undo=True)
+            if here is None or (before is not None and before + 1 < here):
+                return render(_UNDO.name)
+        best = self.puzzle.best(line[-1])
+        return self._turn(best if best is not None else self.puzzle.moves(line[-1])[0])
+
+    def _turn(self, move: str) -> str:
+        return render(self.puzzle.verb.name, move, self.puzzle.thought(self._state.line[-1], move))

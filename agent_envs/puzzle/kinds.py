@@ -1,0 +1,24 @@
+"""The puzzles by the name of their kind."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from agent_envs.puzzle.config import Kind, PuzzleConfig
+from agent_envs.puzzle.countdown import Countdown
+from agent_envs.puzzle.game24 import Game24
+from agent_envs.puzzle.protocol import Puzzle
+from agent_envs.puzzle.sokoban import Sokoban
+
+
+@lru_cache(maxsize=64)
+def puzzle_of(config: PuzzleConfig) -> Puzzle[Any]:
+    """The rules that the settings name."""
+    match config.kind:
+        case Kind.GAME24:
+            return Game24()
+        case Kind.COUNTDOWN:
+            return Countdown(config.numbers, config.largest)
+        case Kind.SOKOBAN:
+            return Sokoban()

@@ -1,0 +1,98 @@
+"""Which puzzles there are: drawn from a seed, each in one split only.
+
+Invariant: a puzzle's own key decides in which split it is, three in five for training, so that no puzzle of one split
+is, by another name or seen in a mirror, a puzzle of another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from agent_envs.core import SPLITS, SettingsError, Task, TaskSet
+from agent_envs.puzzle.config import PuzzleConfig
+from agent_envs.puzzle.kinds import puzzle_of
+
+_HELD_OUT = 1000
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A task's payload."""
+
+    board: Any
+    """Where it starts."""
+    best: int
+    """Moves of a shortest solution."""
+    turns: int
+    """Turns within which it must be solved."""
+
+
+def tasks_of(config: PuzzleConfig, split: str) -> TaskSet:
+    """The tasks of a split."""
+    if split not in SPLITS:
+        raise SettingsError(f"puzzle: no split {split!r}: use one of {', '.join(SPLITS)}")
+    name = f"{config.kind}-{split}"
+
+    puzzle = puzzle_of(config)
+    named = _named(config, split)
+
+    def build(index: int) -> Task:
+        level, board = _drawn(config, split, index) if named is None else named[index]
+        best = puzzle.distance(board)
+        assert best is not None
+        turns = best + config.spare
+        prompt = "\n".join(filter(None, [puzzle.picture(board), show(config, board, turns)]))
+        return Task(f"{name}-{index}", split, prompt, level=level, data=Problem(board, best, turns))
+
+    def number_of(task_id: str) -> int | None:
+        number = task_id.removeprefix(f"{name}-")[:9]
+        return int(number) if number.isdecimal() and task_id == f"{name}-{number}" else None
+
+    size = config.train_tasks if split == "train" else _HELD_OUT
+    return TaskSet(size if named is None else len(named), build, number_of)
+
+
+def check_turns(config: PuzzleConfig) -> None:
+    """Raises SettingsError when an episode could be cut before the turns of its puzzle are used up."""
+    needed = puzzle_of(config).longest + config.spare
+    if config.max_turns < needed:
+        raise SettingsError(f"puzzle: max_turns must be at least {needed} for {config.kind} with spare {config.spare}")
+
+
+def show(config: PuzzleConfig, board: Any, left: int) -> str:
+    """A board as the agent sees it, with the turns that are left."""
+    puzzle = puzzle_of(config)
+    hint = f", moves: {' '.join(puzzle.moves(board))}" if config.hints else ""
+    return f"{puzzle.show(board)}{hint}, {left} {'turn' if left == 1 else 'turns'} left"
+
+
+def split_of(key: str) -> str:
+    """The split of the puzzle that has this key."""
+    return ("valid", "test", "train", "train", "train")[Random(key).randrange(5)]
+
+
+@lru_cache(maxsize=16)
+def _named(config: PuzzleConfig, split: str) -> tuple[tuple[int, Any], ...] | None:
+    """(level, board) of every puzzle of a split, in an order drawn from the seed; None where they are drawn."""
+    puzzle, found = puzzle_of(config), []
+    for level in sorted(config.levels):
+        boards = puzzle.every(level)
+        if boards is None:
+            return None
+        found += [(level, board) for board in boards if split_of(puzzle.key(board)) == split]
+    Random(f"{config.kind}-{config.seed}").shuffle(found)
+    return tuple(found)
+
+
+@lru_cache(maxsize=1 << 16)
+def _drawn(config: PuzzleConfig, split: str, index: int) -> tuple[int, Any]:
+    puzzle = puzzle_of(config)
+    level = config.levels[index % len(config.levels)]
+    rng = Random(f"{config.kind}-{config.seed}-{split}-{index}")
+    while True:
+        board = puzzle.draw(rng, level)
+        if split_of(puzzle.key(board)) == split:
+            return level, board
