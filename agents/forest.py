@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agents.react import Episode
+from agents.tot import Searched
 from agents.tree import Node, graft
 
 
@@ -24,14 +25,17 @@ class Tree:
 def grow(episodes: Sequence[Episode], least: int = 1) -> list[Tree]:
     """One tree per task, in the order of first appearance: the episodes of a group share what they have in common.
 
-    Episodes without a turn are left out, and so is a tree of fewer than ``least`` episodes: a group algorithm has
-    nothing to compare a lone survivor with.
+    A search is a tree of its own. Episodes without a turn are left out, and so is a tree of fewer than ``least``
+    episodes: a group algorithm has nothing to compare a lone survivor with.
     """
-    trees: dict[tuple[str, tuple[int, ...]], Tree] = {}
+    trees: dict[object, Tree] = {}
     for episode in episodes:
         if not episode.turns:
             continue
         root = episode.root
+        if isinstance(episode, Searched):
+            trees[episode.job.id] = Tree(root, [(episode, episode.turns)])  # it is a tree already
+            continue
         key = (episode.job.task.id, root.tokens)
         if key not in trees:
             trees[key] = Tree(Node(root.kind, root.tokens, anchor=root.anchor, oracle=root.oracle))

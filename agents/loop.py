@@ -137,7 +137,7 @@ class Loop:
                 self.fill()
                 self.collect()
                 for completion in self.engine.step() if self.engine.pending else ():
-                    self.completed(self.active[completion.session], completion)
+                    self.completed(self.seat_of(completion.session), completion)
                 self.collect()
                 self.check_progress()
             for env in self.idle:
@@ -240,6 +240,10 @@ class Loop:
     def admit(self) -> None:
         """Lets jobs begin as soon as there are slots."""
         self.waiting.extend(enumerate(self.jobs))
+
+    def seat_of(self, session: int) -> Seat:
+        """Whose request a session of the engine serves."""
+        return self.active[session]
 
     def ready(self, seat: Seat, request: Request) -> None:
         """An episode has read what it was answered, and goes on with ``request``."""

@@ -7,7 +7,7 @@ right after the state that it hangs under, before the state's actions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import torch
 from torch import Tensor
@@ -15,12 +15,18 @@ from torch import Tensor
 from agents.tree import Batch, Kind, Node
 
 
-def pack(trees: Sequence[Node], critic_prompt: Sequence[int] = (), device: torch.device | str = "cpu") -> Batch:
+def pack(
+    trees: Sequence[Node],
+    critic_prompt: Sequence[int] = (),
+    device: torch.device | str = "cpu",
+    asked: Container[int] | None = None,
+) -> Batch:
     """Lays ``trees`` (state roots) out in one row and hangs ``critic_prompt`` under every state when it is not empty.
 
-    Raises ValueError when a root is not a non-empty state, or an action does not lead to exactly one state.
+    With ``asked``, identities of nodes (``id``), it hangs under those states only. Raises ValueError when a root is not
+    a non-empty state, or an action does not lead to exactly one state.
     """
-    layout = _Layout(tuple(critic_prompt))
+    layout = _Layout(tuple(critic_prompt), asked)
     for index, root in enumerate(trees):
         if root.kind is not Kind.STATE or not root.tokens:
             raise ValueError(f"tree {index}: a root must be a state with at least one token")
@@ -31,8 +37,8 @@ def pack(trees: Sequence[Node], critic_prompt: Sequence[int] = (), device: torch
 class _Layout:
     """Columns of a batch under construction."""
 
-    def __init__(self, critic_prompt: tuple[int, ...]) -> None:
-        self.critic_prompt = critic_prompt
+    def __init__(self, critic_prompt: tuple[int, ...], asked: Container[int] | None) -> None:
+        self.critic_prompt, self.asked = critic_prompt, asked
         self.token: list[int] = []
         self.parent: list[int] = []
         self.pos: list[int] = []
@@ -110,7 +116,7 @@ class _Layout:
         if action >= 0:
             self.A["next"][action] = state
         critic = -1
-        if self.critic_prompt:
+        if self.critic_prompt and (self.asked is None or id(node) in self.asked):
             start = len(self.token)
             critic = self._tokens(self.critic_prompt, last, -1, ())
             self.end[start:] = [len(self.token)] * len(self.critic_prompt)

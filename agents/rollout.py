@@ -8,6 +8,7 @@ environment that breaks costs its own episode only: it is recorded, played again
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from agent_envs.core import PlayableEnv
 from agents.branching import Plan
@@ -19,6 +20,17 @@ from agents.loop import Loop
 from agents.loop import Played as Played
 from agents.loop import Stalled as Stalled
 from agents.react import Episode, Job, ReActSettings
+from agents.scorers import Scorer, Scoring
+from agents.search_loop import SearchLoop
+from agents.tot import ToTSettings
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How tasks are searched, and what their states are scored by. It is sent to other processes."""
+
+    tot: ToTSettings
+    scoring: Scoring
 
 
 def rollout(
@@ -29,6 +41,8 @@ def rollout(
     settings: ReActSettings | None = None,
     *,
     plan: Plan | None = None,
+    search: SearchPlan | None = None,
+    scorer: Scorer | None = None,
     faults: FaultSettings | None = None,
     exact: bool = True,
     on_episode: Callable[[Episode], None] | None = None,
@@ -40,8 +54,11 @@ def rollout(
     again. They reset and step in ``threads`` threads. With ``exact`` the engine waits for all that it has asked: the
     same jobs then give the same bits, whatever the timing. Without it a slow environment never holds up the others.
     ``on_episode`` hears of each episode as it ends. With a ``plan`` the jobs of a task, which stand together, are the
-    numbers that its episodes may have: some begin, others fork from them (`agents.forks`). Raises Stalled.
+    numbers that its episodes may have: some begin, others fork from them (`agents.forks`). With a ``search`` every job
+    is one (`agents.search_loop`), which ``scorer`` leads; what comes of it is a `Searched` episode. Raises Stalled.
     """
     options = (make_env, engine, chat, jobs, settings or ReActSettings(), faults or FaultSettings())
     rest = (exact, on_episode, threads)
+    if search is not None:
+        return SearchLoop(search.tot, scorer, search.scoring.discount, *options, *rest).run()
     return (Loop(*options, *rest) if plan is None else BranchingLoop(plan, *options, *rest)).run()
