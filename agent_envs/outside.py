@@ -34,8 +34,6 @@ _START_SECONDS = 120.0
 _GRACE = 1.0
 _SLACK = 4096
 """Bytes by which an answer may be longer than its value."""
-REFUSED = "refused: "
-"""What a process prints before it ends because of something that it must not do."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Limits:
     seconds: float = 30.0
     """Wall time from when the process begins on it, for a function that waits instead of computing."""
     memory_mb: int = 1024
-    """Memory that the process may allocate."""
+    """Memory that it may allocate, what was imported included."""
     input_kb: int = 64
     """Longest question, all arguments together, as JSON."""
     output_kb: int = 64
@@ -71,14 +69,11 @@ class Reply:
     """Why there is no value, in one line; empty when the function returned."""
 
 
-class _Ended(Exception):  # noqa: N818
-    """The process ended by itself while it was asked."""
-
-
 class Outside:
     """One function ("module:name") in a process of its own, which starts with the first call and again after a kill.
 
-    Calls of several threads wait for each other.
+    Every call is computed in a fork of that process, which starts in milliseconds, whatever was imported. Calls of
+    several threads wait for each other.
     """
 
     def __init__(self, target: str, limits: Limits | None = None) -> None:
@@ -93,55 +88,39 @@ class Outside:
         """Raises BackendUnavailable when the process cannot be started, SettingsError when a package is missing, and
         TypeError or ValueError for arguments that JSON cannot say.
         """
-        serial = next(self._serials)
-        request = encode([serial, list(arguments)])
-        if len(request) > self.limits.input_kb * 1024:
-            return Reply(reason=f"a question of {len(request)} bytes, where {self.limits.input_kb * 1024} are allowed")
+        question = encode(list(arguments))
+        if len(question) > self.limits.input_kb * 1024:
+            return Reply(reason=f"a question of {len(question)} bytes, where {self.limits.input_kb * 1024} are allowed")
         with self._lock:
-            try:
-                return self._asked(request, serial)
-            except _Ended:  # perhaps not because of this text: the system may be out of memory, somebody may kill it
-                pass
-            try:
-                return self._asked(request, serial)
-            except _Ended as end:
-                return Reply(reason=f"{FaultKind.EXITED}: {end}")
+            reply = self._asked(question)
+            # Perhaps not because of this text: the system may be out of memory, somebody may have killed it.
+            return self._asked(question) if reply.reason.startswith(FaultKind.EXITED) else reply
 
     def close(self) -> None:
         """Ends the process; the next call starts another one. Safe to call twice."""
         with self._lock:
             self._end()
 
-    def _asked(self, request: bytes, serial: int) -> Reply:
-        child = self._running()
+    def _asked(self, question: bytes) -> Reply:
+        child, serial, seconds = self._running(), next(self._serials), self.limits.seconds
         try:
-            child.send_bytes(request, self.limits.seconds)
-            beginning, value = decode(child.recv_bytes(self.limits.seconds, self._longest), serial)
+            child.send_bytes(b"%d %b" % (serial, question), seconds)
+            beginning, value = decode(child.recv_bytes(seconds, self._longest), serial)
         except TimeoutError:
-            reply = Reply(reason=f"{FaultKind.HUNG}: no answer in {self.limits.seconds:g} s")
+            reply = Reply(reason=f"{FaultKind.HUNG}: no answer in {seconds:g} s")
         except Oversize as error:
             reply = Reply(reason=f"{FaultKind.FLOODED}: {printable(str(error))}")
         except Garbage as error:
             reply = Reply(reason=f"{FaultKind.GARBAGE}: {error}")
         except EOFError:
             how = child.ending(_GRACE)
-            self._end()
-            if how == "signal SIGXCPU":
-                return Reply(reason=f"{FaultKind.HUNG}: no answer in {self.limits.cpu_seconds} s of computing")
-            if child.flooded:
-                return Reply(reason=f"{FaultKind.FLOODED}: it printed more than it may")
-            if REFUSED in child.tail():
-                return Reply(reason=printable(REFUSED + child.tail().rpartition(REFUSED)[2]))
-            raise _Ended(how) from None
+            flooded = f"{FaultKind.FLOODED}: it printed more than it may"
+            reply = Reply(reason=flooded if child.flooded else f"{FaultKind.EXITED}: {how}")
         except BaseException:  # an interrupt: an answer would come that nobody waits for
             self._end()
             raise
         else:
-            if beginning == OK:
-                return Reply(value)
-            reply = Reply(reason=f"{beginning}: {printable(value)}")
-            if beginning != FaultKind.MEMORY:  # after that, what else it holds may be broken, too
-                return reply
+            return Reply(value) if beginning == OK else Reply(reason=f"{beginning}: {printable(value)}")
         self._end()
         return reply
 
