@@ -25,6 +25,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from time import monotonic
 from typing import IO
 
@@ -133,10 +134,12 @@ class Child(Channel):
 
     The child has this process's ``sys.path``, reads nothing and prints into a pipe. After ``output_mb`` MiB of print it
     is killed, and ``flooded`` is true. Without ``secrets`` it has no environment variable whose name says that it holds
-    a key, a token, a password or another secret.
+    a key, a token, a password or another secret. It keeps the open files ``pass_fds`` under their numbers.
     """
 
-    def __init__(self, module: str, *, output_mb: float = 64.0, secrets: bool = True) -> None:
+    def __init__(
+        self, module: str, *, output_mb: float = 64.0, secrets: bool = True, pass_fds: Sequence[int] = ()
+    ) -> None:
         ours, theirs = socket.socketpair()
         held, self._lifeline = os.pipe()
         given = {"socket": theirs.fileno(), "lifeline": held, "PYTHONPATH": os.environ.get("PYTHONPATH")}
@@ -148,7 +151,7 @@ class Child(Channel):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 bufsize=0,
-                pass_fds=(theirs.fileno(), held),
+                pass_fds=(theirs.fileno(), held, *pass_fds),
                 start_new_session=True,
                 env={**_variables(secrets), "PYTHONPATH": paths, _GIVEN: json.dumps(given)},
             )
