@@ -46,6 +46,10 @@ class Algorithm(ABC, Generic[Credit]):
     judged: ClassVar[bool] = False
     """True: every action gets a judge's label before the update."""
 
+    searches: ClassVar[bool] = False
+    """True: it learns from a search tree, in which most states were given up and never played to an end. It has a
+    critic, and a field ``discount`` that says what its values mean."""
+
     @property
     def needs_reference(self) -> bool:
         """True: `Batch.ref_logp_T` must be filled."""

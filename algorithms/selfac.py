@@ -72,6 +72,7 @@ class SelfAC(Algorithm[TurnCredit]):
     """loss = alpha critic + (1 - alpha) policy + kl_coef KL, each a mean over turns (KL: over tokens)."""
 
     critic: ClassVar[bool] = True
+    searches: ClassVar[bool] = True
 
     group: int = 1
     """Episodes per task. The critic is the baseline, so distinct tasks teach more than repeated ones."""

@@ -1,7 +1,7 @@
 """How much a run may play, and how much of that it has played.
 
 Invariant: an environment step is a turn that was played to the end of its episode; a turn that several branches of a
-task went through was taken once.
+task went through was taken once. Actions of a search that are the same were sampled each, and taken once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Budget:
     """Tokens sampled so far."""
 
     def add(self, episodes: Sequence[Episode]) -> None:
-        actions = {id(action): len(action.tokens) for episode in episodes for action, _ in episode.own_turns}
+        turns = (turn for episode in episodes for turn in episode.own_turns)
+        actions = {id(action): len(action.tokens) * action.count for action, _ in turns}
         self.steps += len(actions)
         self.tokens += sum(actions.values())
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from agents.branching import Plan
 from agents.engine import SamplingSettings
 from agents.react import Job
-from agents.rollout import FaultSettings, Played, Stalled
+from agents.rollout import FaultSettings, Played, SearchPlan, Stalled
 from runners.config import UserError
 from runners.workers.base import BASE_MODEL, Spec, WorkerLost, Workers
 
@@ -45,8 +45,10 @@ class Controller:
         sampling: SamplingSettings,
         on_end: Callable[[], None] | None = None,
         plan: Plan | None = None,
+        search: SearchPlan | None = None,
     ) -> Played:
-        """Plays ``jobs`` with the loaded policy; with a ``plan`` they are the episodes that each task may have.
+        """Plays ``jobs`` with the loaded policy; with a ``plan`` they are the episodes that each task may have,
+        and with a ``search`` each is a search.
 
         Raises UserError when too many environments break, nothing ends, or a worker is lost for good.
         """
@@ -54,7 +56,7 @@ class Controller:
             raise RuntimeError("load a policy first")
         group = plan.sampling.group if plan else 1
         portion = self.portion // group * group
-        specs = [Spec(tuple(jobs[i : i + portion]), sampling, plan) for i in range(0, len(jobs), portion)]
+        specs = [Spec(tuple(jobs[i : i + portion]), sampling, plan, search) for i in range(0, len(jobs), portion)]
         futures = [self.workers.submit(spec, self.version, on_end) for spec in specs]
         whole = Played([])
         for future in futures:

@@ -9,8 +9,10 @@ import numpy as np
 
 from agents.react import Episode, EpisodeId, Fault
 from agents.rollout import Played
+from agents.tot import Searched
 from runners.intervals import mean
 from runners.learner import Credited
+from runners.searching import search_record
 
 
 def outcome_record(step: int, outcome: Episode | Fault, credited: Mapping[EpisodeId, Credited]) -> dict[str, Any]:
@@ -72,6 +74,7 @@ def episode_record(step: int, episode: Episode, credited: Credited) -> dict[str,
             )
         ],
         "end_value": _rounded(values[-1]),
+        **({"search": search_record(episode)} if isinstance(episode, Searched) else {}),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,20 @@ from agents.engine import SamplingSettings
 from agents.judge import JudgeSettings
 from agents.react import ReActSettings
 from agents.rollout import FaultSettings
+from agents.tot import ToTSettings
 from agents.value_head import CriticSettings, SeparateCriticSettings
 from algorithms import algorithm_class
 from algorithms.mismatch import Correction
 from runners import attribution_block
 from runners.models import TINY
 from runners.pretrain import PretrainSettings
+
+
+class Agent(StrEnum):
+    """How a task is played: one action for every state, or a search."""
+
+    REACT = "react"
+    TOT = "tot"
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,9 @@ class Train:
     """Environment to learn; its settings are the flags --ENV.…"""
     algo: str = "selfac"
     """Algorithm; its hyper-parameters are the flags --ALGO.…"""
+    agent: Agent = Agent.REACT
+    """react: one action for every state. tot: several, a search led by the critic; its settings are the flags --tot.…
+    Evaluations during the run play react in any case: they measure the policy."""
     model: str = TINY
     """`tiny` (made here, first, in some minutes), or a Hugging Face folder or hub name with a chat template."""
     out: Path | None = None
@@ -60,7 +72,8 @@ class Train:
     replay_updates: int = 4
     """How far back they go, the present update included; a checkpoint keeps these episodes."""
     replay_body: bool = False
-    """Let those steps also move what the critic shares with the policy; otherwise only the value head learns again."""
+    """Let those steps also move what the critic shares with the policy. Otherwise only the value head learns again,
+    from what it read when the update of these episodes was over."""
     correction: Correction = Correction.NONE
     """What is done where the engine's probabilities differ from the trainer's: weigh each token by their ratio, or that
     of its episode, truncated at correction_high or masked outside correction_low … correction_high."""
@@ -144,6 +157,8 @@ def parts_of(train: Train) -> dict[str, type]:
     algorithm = algorithm_class(train.algo)
     parts: dict[str, type] = {train.env: registry.env_class(train.env).Config, train.algo: algorithm}
     parts |= {"lora": LoraSettings, "react": ReActSettings, "envs": HostSettings, "faults": FaultSettings}
+    if train.agent == Agent.TOT:
+        parts["tot"] = ToTSettings
     if algorithm.critic:
         parts["critic"] = CriticSettings
     if algorithm.token_critic:

@@ -14,10 +14,12 @@ from typing import Any
 
 from rich.console import Console
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
 from agents.branching import Plan
+from agents.critic import Critic
 from agents.forest import Tree, grow
 from agents.judge import JudgeKind
 from agents.react import Job
@@ -42,6 +44,7 @@ from runners.models import device_of, load_base
 from runners.records import episode_stats
 from runners.report import Report
 from runners.runs import base_of, read_run
+from runners.searching import search_costs, search_of
 from runners.settings import Train
 from runners.stream import TaskStream
 from runners.workers.local import LocalWorkers
@@ -77,6 +80,7 @@ class Training:
         sampling = self.algorithm.sampling
         self.group = sampling.group
         self.plan = None if sampling.initial is None else Plan(sampling, self.algorithm.branch)
+        self.search = search_of(train, parts, self.algorithm)
         if self.plan and self.group > train.slots:
             raise UserError(
                 f"--slots {train.slots} must hold the {self.group} episodes of a task, which fork: raise it"
@@ -104,9 +108,11 @@ class Training:
             train.env, parts[train.env], react, parts["envs"], parts["faults"], train.slots, train.exact
         )
         workers = (
-            ProcessWorkers(Setup(spec, parts["lora"], play, train.threads), train.workers)
+            ProcessWorkers(
+                Setup(spec, parts["lora"], play, train.threads, parts["critic"] if self.search else None), train.workers
+            )
             if train.workers
-            else LocalWorkers(lambda: Worker(self.model.model, self.chat, play))
+            else LocalWorkers(lambda: Worker(self.model.model, self.chat, play, self.critic(prompt)))
         )
         self.controller = Controller(workers, train.slots, parts["faults"])
         console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
@@ -137,6 +143,14 @@ class Training:
 
     def make_env(self) -> TextEnv:
         return registry.make(self.train.env, self.parts[self.train.env])
+
+    def critic(self, prompt: Sequence[int]) -> Critic | None:
+        """What searches in this process go by: the model itself, as it is when they are played."""
+        return Critic(self.model, prompt, self.train.token_budget) if self.search else None
+
+    def policy(self) -> Mapping[str, Tensor]:
+        """What workers are sent; those of other processes that search need the value head too."""
+        return self.model.adapter_state() if self.search and self.train.workers else self.model.policy_state()
 
     @property
     def seconds(self) -> float:
@@ -171,12 +185,13 @@ class Training:
         update, started = self.update + 1, time.monotonic()
         jobs = self.jobs()
         self.ledger.dispatch(update, [job.id for job in jobs])
-        self.controller.load(self.update, self.model.policy_state())
-        played = self.controller.play(jobs, self.train.sampling(), plan=self.plan)
+        self.controller.load(self.update, self.policy())
+        played = self.controller.play(jobs, self.train.sampling(), plan=self.plan, search=self.search)
         seconds = time.monotonic() - started
         if played.episodes and not any(episode.turns for episode in played.episodes):
             raise UserError(f"no task fits --react.max-tokens {self.parts['react'].max_tokens}: raise it")
-        row = episode_stats(played, self.group) | group_costs(played.episodes)
+        costs = search_costs if self.search else group_costs
+        row = episode_stats(played, self.group) | costs(played.episodes)
         row |= {
             "sampled_tokens_per_s": sum(e.sampled_tokens for e in played.episodes) / seconds,
             "seconds_rollout": seconds,

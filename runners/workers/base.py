@@ -16,7 +16,7 @@ from typing import Protocol
 from agents.branching import Plan
 from agents.engine import SamplingSettings
 from agents.react import Job
-from agents.rollout import Played
+from agents.rollout import Played, SearchPlan
 
 BASE_MODEL = b""
 """The policy without an adapter."""
@@ -30,6 +30,8 @@ class Spec:
     sampling: SamplingSettings
     plan: Plan | None = None
     """How the jobs of each task branch; None: each job is an episode that begins at the root."""
+    search: SearchPlan | None = None
+    """How the tasks are searched; every job is then a search."""
 
 
 class WorkerLost(RuntimeError):  # noqa: N818

@@ -14,7 +14,8 @@ import torch
 
 from agent_envs.child import Channel, connect
 from agent_envs.core import SettingsError
-from agents.actor_critic import ActorCritic, LoraSettings
+from agents.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.critic import Critic
 from agents.errors import ChatError, ModelError
 from agents.rollout import Stalled
 from runners.config import UserError
@@ -31,10 +32,14 @@ class Setup:
     lora: LoraSettings
     play: PlaySettings
     threads: int = 1
+    critic: CriticSettings | None = None
+    """The critic that leads searches, where there are any."""
 
     def make(self) -> Worker:
         base = load_base(self.base)
-        return Worker(ActorCritic(base.model, self.lora, critic=None).model, base.chat, self.play)
+        model = ActorCritic(base.model, self.lora, critic=self.critic)
+        asked = None if self.critic is None else Critic(model, base.chat.critic_prompt(self.critic.prompt))
+        return Worker(model.model, base.chat, self.play, asked)
 
 
 def serve(channel: Channel) -> None:

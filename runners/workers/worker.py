@@ -8,14 +8,18 @@ from functools import partial
 from typing import Any
 
 from peft import PeftModel
+from safetensors.torch import load as parse
 from transformers import PreTrainedModel
 
 from agent_envs import registry
 from agent_envs.hosts import EnvHosts, HostSettings
+from agents.adapter import HEAD
 from agents.chat import Chat
+from agents.critic import Critic
 from agents.engine.hf import HFEngine
 from agents.react import ReActSettings
-from agents.rollout import FaultSettings, Played, rollout
+from agents.rollout import FaultSettings, Played, SearchPlan, rollout
+from agents.scorers import Scorer, scorer_of
 from runners.workers.base import BASE_MODEL, Spec, StaleWorker, check_sum
 
 
@@ -35,8 +39,14 @@ class PlaySettings:
 class Worker:
     """Plays portions, one at a time."""
 
-    def __init__(self, model: PreTrainedModel | PeftModel, chat: Chat, settings: PlaySettings) -> None:
-        self.settings, self.chat = settings, chat
+    def __init__(
+        self,
+        model: PreTrainedModel | PeftModel,
+        chat: Chat,
+        settings: PlaySettings,
+        critic: Critic | None = None,
+    ) -> None:
+        self.settings, self.chat, self.critic = settings, chat, critic
         self.engine = HFEngine(
             model, chat.stop_ids, max_length=settings.react.max_tokens, slots=settings.slots, device=model.device
         )
@@ -46,9 +56,16 @@ class Worker:
         self.hosts = EnvHosts(partial(registry.env_class(settings.env), settings.env_settings), settings.hosts)
 
     def load(self, version: int, adapter: bytes, sha256: str) -> None:
-        """Raises ValueError when the bytes have another hash; the policy is then as before."""
+        """Raises ValueError when the bytes have another hash; the policy is then as before.
+
+        A critic is loaded where its value head is among the bytes; otherwise its owner sees to it.
+        """
         check_sum(adapter, sha256)
-        self.engine.load(version, None if adapter == BASE_MODEL else adapter)
+        whole = {} if adapter == BASE_MODEL else parse(adapter)
+        policy = {name: x for name, x in whole.items() if not name.startswith(HEAD)}
+        self.engine.load(version, policy or None)
+        if self.critic is not None and len(policy) < len(whole):
+            self.critic.model.load_state(whole)
         self.version = version
 
     def play(self, spec: Spec, version: int, on_end: Callable[[], None] | None = None) -> Played:
@@ -63,10 +80,16 @@ class Worker:
             spec.jobs,
             self.settings.react,
             plan=spec.plan,
+            search=spec.search,
+            scorer=self.scorer(spec.search),
             faults=self.settings.faults,
             exact=self.settings.exact,
             on_episode=lambda _: on_end() if on_end else None,
         )
+
+    def scorer(self, search: SearchPlan | None) -> Scorer | None:
+        """What leads a search; None where it has no choice."""
+        return scorer_of(search.scoring, self.critic) if search and search.tot.branch > 1 else None
 
     def close(self) -> None:
         self.hosts.close()

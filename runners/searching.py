@@ -1,0 +1,83 @@
+"""Runs whose tasks are searched (``--agent tot``): what they need, what they cost, and what is recorded of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agents.react import Episode
+from agents.rollout import SearchPlan
+from agents.scorers import ScorerKind, Scoring
+from agents.tot import Searched, ToTSettings
+from agents.tree import Kind, Node
+from algorithms.base import Algorithm
+from runners.config import UserError
+from runners.intervals import mean
+from runners.settings import Train
+
+
+def search_of(train: Train, parts: Mapping[str, Any], algorithm: Algorithm[Any]) -> SearchPlan | None:
+    """How the run searches; None where it does not. Raises UserError."""
+    tot: ToTSettings | None = parts.get("tot")
+    if tot is None:
+        return None
+    if not algorithm.searches:
+        raise UserError(
+            f"--agent tot needs an algorithm that learns from a search tree, and {train.algo} does not: try selfac"
+        )
+    if algorithm.sampling.group != 1:
+        raise UserError("--agent tot searches a task once: leave the algorithm's group at 1 and set --tot.branch")
+    if tot.seconds:
+        raise UserError("--tot.seconds makes a run that nothing can repeat: set --tot.nodes or --tot.tokens to train")
+    check_slots(tot, train.slots)
+    return SearchPlan(tot, Scoring(ScorerKind.VALUE, discount=algorithm.discount))  # type: ignore[attr-defined]
+
+
+def check_slots(tot: ToTSettings, slots: int) -> None:
+    """Raises UserError when the engine could not hold one search."""
+    if tot.sessions > slots:
+        raise UserError(f"--slots {slots} must hold the {tot.sessions} actions that a search samples at once: raise it")
+
+
+def search_costs(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What a search takes, and how much of it was found to be the same, by name."""
+    searches = [e for e in episodes if isinstance(e, Searched)]
+    sampled = sum(e.nodes for e in searches)
+    return {
+        "searched_nodes": mean([float(e.nodes) for e in searches]),
+        "searched_rounds": mean([float(e.rounds) for e in searches]),
+        "searched_alike": 1 - sum(len(e.own_turns) for e in searches) / max(1, sampled),
+        "sampled_tokens_per_task": mean([float(e.sampled_tokens) for e in searches]),
+    }
+
+
+def search_record(episode: Searched) -> dict[str, Any]:
+    """Every state of a search, depth first; ``mother`` is the number of the state that its action was taken in."""
+    number: dict[int, int] = {}
+    states = []
+    led: dict[int, tuple[Node, Node]] = {}
+    for node in episode.root.walk():
+        if node.kind is not Kind.STATE:
+            continue
+        number[id(node)] = len(number)
+        for action in node.children:
+            led[id(action.children[0])] = (node, action)
+        record: dict[str, Any] = {
+            "observation_tokens": node.tokens,
+            "terminated": node.terminated,
+            "truncated": node.truncated,
+            "success": node.success,
+            "oracle": node.oracle,
+        }
+        if (came := led.get(id(node))) is not None:
+            mother, action = came
+            record |= {
+                "mother": number[id(mother)],
+                "tokens": action.tokens,
+                "logp": [round(x, 6) for x in action.logp],
+                "count": action.count,
+                "reward": action.reward,
+            }
+        states.append(record)
+    settled = [number[id(state)] for state in (episode.root, *(state for _, state in episode.turns))]
+    return {"rounds": episode.rounds, "nodes": episode.nodes, "settled": settled, "states": states}
