@@ -26,7 +26,7 @@ from algorithms.base import Algorithm, Loss
 from algorithms.mismatch import Correction, corrected, correction_weight, mismatch_stats
 from runners.config import UserError
 from runners.intervals import mean
-from runners.replay import KEY, Replay
+from runners.replay import KEY, Kept, Replay
 from runners.settings import Train
 
 KL_EVERY = 5
@@ -170,25 +170,21 @@ class Learner:
         """Steps of the critic alone on episodes of the last updates, these included; its losses before each."""
         if self.replay is None:
             return []
-        self.replay.keep(update, batches)
         policy = [] if self.train.replay_body else self.model.policy_parameters()
-        # Where only the value head moves, what it reads stays as it is and is computed once a minibatch.
         head_only = not (self.train.replay_body or self.algorithm.token_critic)
-        read: dict[int, tuple[Tensor, Tensor]] = {}
+        self.replay.keep(update, [Kept(batch, self.read(batch) if head_only else None) for batch in batches])
         losses = []
         try:
             for parameter in policy:
                 parameter.requires_grad_(False)
             for kept in self.replay.drawn(update):
-                batch = kept.to(self.model.device)
+                batch = kept.batch.to(self.model.device)
                 again = partial(self.replayed_loss, batch)
-                if head_only:
-                    if id(kept) not in read:
-                        read[id(kept)] = critic_hidden(self.model.hidden, batch, self.train.token_budget)
-                    loss = again(self.values_only(batch, *read[id(kept)]))
-                    loss.total.backward()
-                else:
+                if kept.read_ND is None:
                     loss = self.backward(self.model, batch, again, self.train.token_budget)
+                else:
+                    loss = again(self.values_only(batch, kept.read_ND.to(self.model.device)))
+                    loss.total.backward()
                 losses.append(float(loss.total.detach()))
                 self.step(loss.total)
         finally:
@@ -196,10 +192,14 @@ class Learner:
                 parameter.requires_grad_(True)
         return losses
 
-    def values_only(self, batch: Batch, hidden_ND: Tensor, state_N: Tensor) -> Forward:
-        """A forward of the value head alone, on what it reads."""
-        silent_T = torch.zeros_like(batch.old_logp_T)
-        return Forward(silent_T, silent_T, self.model.values_from(hidden_ND, state_N, batch.critic_S.numel()))
+    def read(self, batch: Batch) -> Tensor:
+        """read_ND: what the value head reads of a minibatch now."""
+        return critic_hidden(self.model.hidden, batch, self.train.token_budget)[0]
+
+    def values_only(self, batch: Batch, read_ND: Tensor) -> Forward:
+        """A forward of the value head alone."""
+        silent_T, state_N = torch.zeros_like(batch.old_logp_T), torch.nonzero(batch.critic_S >= 0).squeeze(1)
+        return Forward(silent_T, silent_T, self.model.values_from(read_ND, state_N, batch.critic_S.numel()))
 
     def replayed_loss(self, batch: Batch, new: Forward) -> Loss:
         critic = self.algorithm.critic_only(batch, new)

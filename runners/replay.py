@@ -2,13 +2,15 @@
 
 Invariant: what is replayed in an update depends on the seed, the number of the update and the minibatches that are
 kept; a checkpoint holds all of these, about 50 bytes per token.
+
+Legend: N states with a critic prompt, D width of the model.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -18,6 +20,17 @@ from agents.tree import Batch
 
 KEY = "replay"
 """Beginning of the names of what is kept: ``replay.UPDATE.NUMBER.FIELD``."""
+READ = "read_ND"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One minibatch, on the CPU."""
+
+    batch: Batch
+    read_ND: Tensor | None = None
+    """What the value head read at each critic prompt once the update had learned from these episodes, in the order of
+    the states; None where more than the head learns again."""
 
 
 class Replay:
@@ -25,20 +38,24 @@ class Replay:
 
     def __init__(self, updates: int, steps: int, seed: int) -> None:
         self.updates, self.steps, self.seed = updates, steps, seed
-        self.kept: dict[int, list[Batch]] = {}
+        self.kept: dict[int, list[Kept]] = {}
 
-    def keep(self, update: int, batches: Sequence[Batch]) -> None:
+    def keep(self, update: int, minibatches: Sequence[Kept]) -> None:
         """Adds those of an update; the oldest ones leave. No critic reads what is left out here."""
         self.kept[update] = [
-            replace(batch, anchor_S=("",) * len(batch.anchor_S), ref_logp_T=None).to("cpu") for batch in batches
+            Kept(
+                replace(kept.batch, anchor_S=("",) * len(kept.batch.anchor_S), ref_logp_T=None).to("cpu"),
+                None if kept.read_ND is None else kept.read_ND.cpu(),
+            )
+            for kept in minibatches
         ]
         self.kept = {number: self.kept[number] for number in sorted(self.kept)[-self.updates :]}
 
-    def drawn(self, update: int) -> list[Batch]:
-        """``steps`` minibatches, each as often as any other, to within one; they are kept on the CPU."""
-        held = [batch for batches in self.kept.values() for batch in batches]
+    def drawn(self, update: int) -> list[Kept]:
+        """``steps`` minibatches, each as often as any other, to within one."""
+        held = [kept for minibatches in self.kept.values() for kept in minibatches]
         rng = random.Random(f"{self.seed} replay {update}")
-        found: list[Batch] = []
+        found: list[Kept] = []
         while held and len(found) < self.steps:
             found += rng.sample(held, len(held))
         return found[: self.steps]
@@ -46,9 +63,10 @@ class Replay:
     def tensors(self) -> dict[str, Tensor]:
         """All that is kept, by name."""
         found: dict[str, Tensor] = {}
-        for update, batches in self.kept.items():
-            for i, batch in enumerate(batches):
-                columns = {f.name: getattr(batch, f.name) for f in fields(Batch)} | {"trees": torch.tensor(batch.trees)}
+        for update, minibatches in self.kept.items():
+            for i, kept in enumerate(minibatches):
+                columns = {f.name: getattr(kept.batch, f.name) for f in fields(Batch)}
+                columns |= {"trees": torch.tensor(kept.batch.trees), READ: kept.read_ND}
                 place = f"{KEY}.{update}.{i}"
                 found |= {f"{place}.{name}": x for name, x in columns.items() if isinstance(x, Tensor)}
         return found
@@ -62,4 +80,5 @@ class Replay:
         self.kept = {}
         for (number, _), found in sorted(columns.items()):
             found |= {"trees": int(found["trees"]), "anchor_S": ("",) * found["prev_S"].numel()}
-            self.kept.setdefault(number, []).append(Batch(**found))
+            read_ND = found.pop(READ, None)
+            self.kept.setdefault(number, []).append(Kept(Batch(**found), read_ND))

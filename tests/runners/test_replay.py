@@ -21,7 +21,7 @@ from agents.forest import Tree, grow
 from agents.separate_critic import FILE
 from runners import checkpoint
 from runners.config import UserError
-from runners.replay import Replay
+from runners.replay import Kept, Replay
 from runners.train import begin
 from runners.training import OPTIMIZER, Training
 
@@ -85,10 +85,10 @@ def test_what_the_head_reads_is_computed_once_and_the_steps_are_those_of_whole_p
             if name == "once":
                 learner.learn_again(1, batches)
             else:
-                learner.replay.keep(1, batches)
+                learner.replay.keep(1, [Kept(batch) for batch in batches])
                 for parameter in learner.model.policy_parameters():
                     parameter.requires_grad_(False)
-                for batch in learner.replay.drawn(1):
+                for batch in (kept.batch for kept in learner.replay.drawn(1)):
                     loss = backward(learner.model, batch, partial(learner.replayed_loss, batch), int(budget))
                     learner.step(loss.total)
             passes.append(learner.model.counters.passes - before)
@@ -98,18 +98,38 @@ def test_what_the_head_reads_is_computed_once_and_the_steps_are_those_of_whole_p
     assert 2 * passes[0] < passes[1]
 
 
+def test_the_head_reads_again_what_it_read_when_the_update_was_over(tmp_path: Path) -> None:
+    """An update encodes its own minibatches only, once more; those of earlier updates are kept as they were read."""
+    with training(tmp_path / "run", *REPLAY, "--lr", "1e-2") as run:
+        learner, trees = run.learner, played(run)
+        learner.learn(1, trees)
+        first = learner.replay.kept[1]
+        assert all(torch.equal(kept.read_ND, learner.read(kept.batch)) for kept in first)
+        passes = learner.model.counters.passes
+        learner.learn(2, trees)
+        second = learner.model.counters.passes - passes
+        assert learner.replay.kept[1] is first and len(learner.replay.kept[2]) == len(first)
+        # The body moved on: to read the first update's episodes now would tell something else.
+        assert not any(torch.equal(kept.read_ND, learner.read(kept.batch)) for kept in first)
+    with training(tmp_path / "plain", "--lr", "1e-2") as run:
+        run.learner.learn(1, trees)
+        passes = run.learner.model.counters.passes
+        run.learner.learn(2, trees)
+        assert second == run.learner.model.counters.passes - passes + len(first)
+
+
 def test_the_last_updates_are_kept_and_each_minibatch_is_drawn_equally_often(tmp_path: Path) -> None:
     replay = Replay(updates=2, steps=7, seed=0)
     with training(tmp_path / "run") as run:
         batches = [run.learner.packed([tree]).batch for tree in played(run)[:6]]
     for update in (1, 2, 3):
-        replay.keep(update, batches[2 * update - 2 : 2 * update])
+        replay.keep(update, [Kept(b, b.old_logp_T[:, None] + 1) for b in batches[2 * update - 2 : 2 * update]])
     assert list(replay.kept) == [2, 3]
-    drawn = [batch.token_T for batch in replay.drawn(3)]
-    kept = [batch.token_T for found in replay.kept.values() for batch in found]
+    drawn = [found.batch.token_T for found in replay.drawn(3)]
+    kept = [one.batch.token_T for found in replay.kept.values() for one in found]
     times = sorted(sum(x is token_T for x in drawn) for token_T in kept)
     assert len(drawn) == 7 and times == [1, 2, 2, 2]
-    again, later = ([b.token_T for b in replay.drawn(u)] for u in (3, 4))
+    again, later = ([found.batch.token_T for found in replay.drawn(u)] for u in (3, 4))
     assert all(a is b for a, b in zip(drawn, again, strict=True))
     assert any(a is not b for a, b in zip(drawn, later, strict=True))
 
@@ -117,8 +137,9 @@ def test_the_last_updates_are_kept_and_each_minibatch_is_drawn_equally_often(tmp
     other.load(replay.tensors())
     for update, found in replay.kept.items():
         for mine, theirs in zip(found, other.kept[update], strict=True):
-            for column in fields(mine):
-                a, b = getattr(mine, column.name), getattr(theirs, column.name)
+            assert torch.equal(mine.read_ND, theirs.read_ND)
+            for column in fields(mine.batch):
+                a, b = getattr(mine.batch, column.name), getattr(theirs.batch, column.name)
                 # Oracles that told nothing are NaN.
                 same = torch.equal(a.nan_to_num(), b.nan_to_num()) if isinstance(a, Tensor) else a == b
                 assert same, column.name
