@@ -1,0 +1,25 @@
+"""A sandbox for programs that nobody has read: a function of files and a command, on four kinds of walls."""
+
+from agent_envs.code.sandbox.interface import (
+    Capabilities,
+    Job,
+    Limits,
+    Result,
+    Sandbox,
+    SandboxFault,
+    SandboxUnavailable,
+    Status,
+    check_name,
+)
+
+__all__ = [
+    "Capabilities",
+    "Job",
+    "Limits",
+    "Result",
+    "Sandbox",
+    "SandboxFault",
+    "SandboxUnavailable",
+    "Status",
+    "check_name",
+]

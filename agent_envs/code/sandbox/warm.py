@@ -1,0 +1,210 @@
+"""The host's side of a zygote: the namespace, landlock and unsafe-process backends.
+
+Invariants:
+
+- A run has a connection of its own, which ends in the run's own supervisor: the zygote sees no job.
+- Every run ends: when its supervisor does not answer in time, the zygote and all its runs are killed, those of other
+  threads too (their `SandboxFault` says so), and the next run starts a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from agent_envs.child import Channel, Child, Oversize
+from agent_envs.code.sandbox import bundle
+from agent_envs.code.sandbox.interface import (
+    Capabilities,
+    Job,
+    Limits,
+    Result,
+    SandboxFault,
+    SandboxUnavailable,
+)
+from agent_envs.code.sandbox.results import message_of, most_bytes, result_of
+from agent_envs.code.sandbox.zygote import wire
+from agent_envs.code.sandbox.zygote.syscalls import numbers
+
+_START = 30.0
+_GRACE = 10.0
+"""Seconds after its deadline in which a run's result must be here."""
+_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/sbin")
+
+
+@dataclass
+class _Zygote:
+    child: Child
+    orders: socket.socket
+    total_memory: bool
+    no_group: str
+
+
+class WarmSandbox:
+    """Runs jobs in forks of a warm interpreter; ``cage`` says how they are caged.
+
+    ``describe`` tells the capabilities, given whether the memory of a run is bounded as a whole and why not.
+    Raises SandboxUnavailable.
+    """
+
+    def __init__(
+        self,
+        cage: str,
+        describe: Callable[[bool, str], Capabilities],
+        *,
+        limits: Limits | None = None,
+        workers: int = 2,
+    ) -> None:
+        self._cage, self._limits, self._workers = cage, limits or Limits(), workers
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(workers)
+        self._closed = False
+        self._zygote: _Zygote | None = self._start()
+        self.capabilities = describe(self._zygote.total_memory, self._zygote.no_group)
+
+    @property
+    def pid(self) -> int:
+        """Of the keeper, the process above all others of this sandbox."""
+        return self._running().child.pid
+
+    def run(
+        self,
+        argv: Sequence[str],
+        files: Mapping[str, bytes] | None = None,
+        *,
+        stdin: bytes = b"",
+        limits: Limits | None = None,
+    ) -> Result:
+        """Runs one command in a folder that holds ``files``. Raises SandboxFault, and ValueError for a bad job."""
+        return self._run(Job(tuple(argv), dict(files or {}), stdin, limits or self._limits))
+
+    def run_many(self, jobs: Sequence[Job]) -> list[Result]:
+        """Runs several, as many at a time as there are workers; results in the order of the jobs."""
+        with ThreadPoolExecutor(self._workers) as pool:
+            return list(pool.map(self._run, jobs))
+
+    def close(self) -> None:
+        """Ends all runs and leaves nothing behind. Safe to call twice."""
+        with self._lock:
+            self._closed = True
+            zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            _end(zygote)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, job: Job) -> Result:
+        message = message_of(job, self.capabilities)
+        with self._slots:
+            zygote = self._running()
+            ours, theirs = socket.socketpair()
+            channel = Channel(ours)
+            try:
+                with theirs:
+                    socket.send_fds(zygote.orders, [b"r"], [theirs.fileno()])
+                deadline = monotonic() + job.limits.seconds + _GRACE
+                channel.send_bytes(message, _GRACE)
+                return result_of(channel.recv_bytes(deadline - monotonic(), most_bytes(job)), job)
+            except (TimeoutError, Oversize) as error:
+                self._drop(zygote)
+                raise SandboxFault(f"the run did not answer as it must ({error or 'too late'})") from error
+            except (EOFError, OSError) as error:
+                lost = "the process of the run was ended from outside"
+                if not zygote.child.alive:
+                    lost = f"the sandbox ended ({zygote.child.ending(1)}): {_last_line(zygote.child)}"
+                    self._drop(zygote)
+                raise SandboxFault(lost) from error
+            finally:
+                channel.close()
+
+    def _running(self) -> _Zygote:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this sandbox is closed")
+            if self._zygote is not None and not self._zygote.child.alive:
+                _end(self._zygote)
+                self._zygote = None
+            if self._zygote is None:
+                try:
+                    zygote = self._start()
+                except SandboxUnavailable as error:
+                    raise SandboxFault(f"the sandbox does not start again: {error.reason}") from error
+                if zygote.total_memory != self.capabilities.total_memory:
+                    _end(zygote)
+                    raise SandboxFault("the sandbox starts again with another bound of memory")
+                self._zygote = zygote
+            return self._zygote
+
+    def _drop(self, zygote: _Zygote) -> None:
+        with self._lock:
+            if self._zygote is zygote:
+                self._zygote = None
+        _end(zygote, wait=0.5)
+
+    def _start(self) -> _Zygote:
+        _check_machine()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            child = Child("agent_envs.code.sandbox.launch", output_mb=1, secrets=False, pass_fds=(theirs.fileno(),))
+            report = Channel(ours)
+            with contextlib.suppress(EOFError, TimeoutError):  # why is seen below
+                child.send_bytes(bundle.message("keeper", self._config(theirs.fileno())), _START)
+        try:
+            header, _ = wire.unpack(report.recv_bytes(_START, 1 << 16))
+        except (EOFError, TimeoutError, ValueError) as error:
+            reason = f"its process does not start ({child.ending(1)}): {_last_line(child)}"
+            child.kill()
+            report.close()
+            raise SandboxUnavailable(reason, "see whether this interpreter runs with the options -S -P") from error
+        if not header["ready"]:
+            child.ending(2)
+            child.kill()
+            report.close()
+            raise SandboxUnavailable(header["reason"], header["remedy"])
+        ours.settimeout(_GRACE)
+        return _Zygote(child, ours, header["total_memory"], header["no_group"])
+
+    def _config(self, control: int) -> dict[str, object]:
+        prefix = os.path.realpath(sys.base_prefix)
+        readable = list(dict.fromkeys([*_SYSTEM, sys.base_prefix, prefix]))
+        return {"cage": self._cage, "control": control, "readable": readable, "prefix": prefix}
+
+
+def _check_machine() -> None:
+    if sys.platform != "linux":
+        raise SandboxUnavailable(f"there are no namespaces and no Landlock on {sys.platform}", "use docker, or Linux")
+    machine = os.uname().machine
+    try:
+        numbers(machine)
+    except KeyError as error:
+        reason = f"its list of system calls has no column for {machine}"
+        raise SandboxUnavailable(reason, "use docker on an x86_64 or aarch64 machine") from error
+
+
+def _end(zygote: _Zygote, wait: float = 5.0) -> None:
+    """Lets the keeper end its zygote and clean up; kills what is left of them."""
+    with contextlib.suppress(OSError):
+        zygote.orders.shutdown(socket.SHUT_RDWR)
+    zygote.orders.close()
+    zygote.child.ending(wait)
+    zygote.child.kill()
+
+
+def _last_line(child: Child) -> str:
+    lines = child.tail().strip().splitlines()
+    return lines[-1][:300] if lines else "it printed nothing"

@@ -1,0 +1,8 @@
+"""What runs on the far side: a warm interpreter that forks for every run, and the cage it puts each of them into.
+
+Invariant: only the standard library and this folder are imported here. The sources of the folder are sent to a bare
+interpreter, on this machine or in a container, which can read no other file of the project.
+
+``keeper`` starts the zygote and cleans up after it; ``loop`` forks; ``run`` supervises one run; ``payload`` is what
+becomes the program; a way (``namespace``, ``landlock``, ``process``, ``container``) says how a run is caged.
+"""

@@ -1,0 +1,93 @@
+"""A cage inside a container: the engine keeps files, network, memory and processes; the program is another user.
+
+Invariant: the supervisor is the container's root with three capabilities (set user, set group, kill); the program is
+nobody, has none, and cannot touch the supervisor. One run at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from agent_envs.code.sandbox.zygote import linux
+from agent_envs.code.sandbox.zygote.cage import Bounds, Cage, Events, kill_everybody, lock_down, set_limits
+from agent_envs.code.sandbox.zygote.group import counted
+
+NOBODY = 65534
+_CGROUP = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup")
+_FOLDERS = ("/work", "/tmp", "/dev/shm")
+
+
+class ContainerCage(Cage):
+    """The inside of the docker backend."""
+
+    counts_processes = False
+
+    def __init__(self) -> None:
+        self._machine = platform.machine()
+        self._before = Events()
+
+    def start(self) -> None:
+        linux.set_dumpable(False)
+
+    def enter(self, bounds: Bounds) -> None:
+        linux.adopt_orphans()
+        self._before = _counted()
+
+    @contextmanager
+    def as_owner(self) -> Iterator[None]:
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+            os.setegid(0)
+
+    def confine(self, bounds: Bounds) -> None:
+        set_limits(bounds, processes=False)
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        linux.set_dumpable(True)
+        lock_down(self._machine)
+
+    def kill(self, pid: int) -> None:
+        os.kill(-1, 9)
+
+    def end(self, pid: int) -> bool:
+        return kill_everybody()
+
+    def events(self) -> Events:
+        now = _counted()
+        return Events(now.oom - self._before.oom, now.refused - self._before.refused)
+
+    def leave(self) -> None:
+        with self.as_owner():
+            for folder in _FOLDERS:
+                _empty(folder)
+
+
+def _counted() -> Events:
+    return counted(partial(_text, folder) for folder in _CGROUP)
+
+
+def _text(folder: str, file: str) -> str:
+    return Path(folder, file).read_text()
+
+
+def _empty(folder: str) -> None:
+    for path in Path(folder).iterdir():
+        if path.is_dir() and not path.is_symlink():
+            for where, folders, _, _ in os.fwalk(path):
+                for name in folders:
+                    if not os.path.islink(os.path.join(where, name)):
+                        os.chmod(os.path.join(where, name), 0o700)
+            shutil.rmtree(path)
+        else:
+            path.unlink()

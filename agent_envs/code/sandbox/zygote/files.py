@@ -1,0 +1,103 @@
+"""The files of a run: put into its folder, and taken out again.
+
+Invariants:
+
+- Nothing is followed: a name leads to a regular file or a folder of this very folder, or it is left out.
+- What is read is bounded in bytes, number and depth before it is read.
+- The processes of the run are dead when its files are taken out: nothing changes meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+_DEPTH = 32
+_ENTRIES = 10_000
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass
+class Collected:
+    """What is in the folder that was not put there as it is."""
+
+    changed: dict[str, bytes] = field(default_factory=dict)
+    deleted: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """Names that are no regular files, too large, too deep, too many or unreadable."""
+
+
+def put(folder: str, files: Mapping[str, bytes]) -> None:
+    """Writes the files, whose names are relative and checked, into a folder that is empty."""
+    for name, data in files.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "wb") as file:
+            file.write(data)
+
+
+def take(folder: str, given: Mapping[str, bytes], most: int) -> Collected:
+    """What changed against ``given``, of at most ``most`` bytes together."""
+    found = Collected()
+    seen: set[str] = set()
+    room = most
+    top = os.open(folder, _READ | os.O_DIRECTORY)
+    try:
+        for name, parent, entry in _entries(top, found.skipped):
+            seen.add(name)
+            data = _content(parent, entry, max(room, len(given.get(name, b""))))
+            if data is None:
+                found.skipped.append(name)
+            elif data != given.get(name):
+                if len(data) > room:
+                    found.skipped.append(name)
+                else:
+                    found.changed[name] = data
+                    room -= len(data)
+    finally:
+        os.close(top)
+    found.deleted = sorted(set(given) - seen)
+    found.skipped = sorted(found.skipped)[:100]
+    return found
+
+
+def _entries(top: int, skipped: list[str]) -> Iterator[tuple[str, int, str]]:
+    """(relative name, descriptor of its folder, name there) of everything that is no folder."""
+    count = 0
+    for where, folders, names, folder in os.fwalk(".", dir_fd=top, follow_symlinks=False):
+        prefix = where.removeprefix(".").removeprefix("/") + "/" if where != "." else ""
+        folders[:] = sorted(filter(_speakable, folders))
+        if prefix.count("/") >= _DEPTH:
+            skipped += [prefix + name for name in folders]
+            folders.clear()
+        for name in sorted(filter(_speakable, names)):
+            count += 1
+            if count > _ENTRIES:
+                skipped.append(prefix + name)
+                return
+            yield prefix + name, folder, name
+
+
+def _speakable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _content(folder: int, name: str, most: int) -> bytes | None:
+    """The bytes of a regular file of at most ``most`` bytes; None for anything else."""
+    if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        return None
+    try:
+        fd = os.open(name, _READ, dir_fd=folder)
+    except OSError:
+        return None
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            return None
+        return file.read(most)

@@ -1,0 +1,140 @@
+"""The keeper: it starts the zygote, waits, and cleans up after it, whoever ends first and however.
+
+Invariants:
+
+- It takes no orders and reads nothing that a run wrote: it may stay root.
+- When the process that uses the sandbox ends in any way, so does the zygote and every run, and nothing is left.
+
+``main(config)`` is called in a bare interpreter without an environment. ``config``: ``cage``, ``control`` (socket for
+the zygote's orders), ``readable`` and ``prefix`` (folders).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from agent_envs.code.sandbox.zygote import cgroup, linux, loop, own, reach, wire
+from agent_envs.code.sandbox.zygote.cage import Cage, Refused
+from agent_envs.code.sandbox.zygote.group import Tree
+from agent_envs.code.sandbox.zygote.landlock import LandlockCage
+from agent_envs.code.sandbox.zygote.namespace import NamespaceCage
+from agent_envs.code.sandbox.zygote.process import ProcessCage
+
+
+class _Ended(Exception):  # noqa: N818
+    """Nobody needs the sandbox any more."""
+
+
+def main(config: Mapping[str, Any]) -> None:
+    """Runs until the sandbox is no longer needed; never returns."""
+    signal.signal(signal.SIGIO, _stop)
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that uses the sandbox
+    linux.adopt_orphans()
+    trees: list[Tree] = []
+    folder = ""
+    try:
+        try:
+            user = reach.spare_user() if os.geteuid() == 0 and config["cage"] != "process" else os.geteuid()
+            reason = ""
+            if config["cage"] == "namespace":
+                trees, reason = _trees(user)
+            else:
+                folder = _folder(user)
+            pid = os.fork()
+            if pid == 0:
+                _become_zygote(config, user, trees, folder, reason)
+        except Refused as refused:
+            _tell(config["control"], refused)
+            return
+        os.close(config["control"])
+        try:
+            os.waitpid(pid, 0)
+        except _Ended:
+            os.kill(pid, signal.SIGKILL)
+    except _Ended:
+        pass
+    finally:
+        _clean(trees, folder)
+        os._exit(0)
+
+
+def _stop(*_: object) -> None:
+    for number in (signal.SIGIO, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise _Ended
+
+
+def _clean(trees: list[Tree], folder: str) -> None:
+    while True:
+        try:
+            os.waitpid(-1, 0)  # the zygote, and the first process of its namespaces after it
+        except ChildProcessError:
+            break
+    cgroup.remove(trees)
+    if folder:
+        own.remove(folder)
+
+
+def _trees(user: int) -> tuple[list[Tree], str]:
+    try:
+        return cgroup.make_trees(user), ""
+    except OSError as error:
+        return [], error.strerror or str(error)
+
+
+def _folder(user: int) -> str:
+    try:
+        folder = tempfile.mkdtemp(prefix="turnwise-sandbox-")
+    except OSError as error:
+        raise Refused(
+            f"no temporary folder can be written ({error.strerror})",
+            "set TMPDIR to a folder that can be written, or free some space",
+        ) from error
+    os.chown(folder, user, -1)
+    return folder
+
+
+def _become_zygote(config: Mapping[str, Any], user: int, trees: list[Tree], folder: str, reason: str) -> None:
+    """Goes on as the zygote, which never returns."""
+    try:
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        linux.die_with_parent(signal.SIGKILL)
+        os.setsid()
+        readable = [path for path in config["readable"] if os.path.isdir(path)]
+        if user != os.geteuid():
+            reach.make_visible([config["prefix"]])
+            reach.become(user)
+            linux.die_with_parent(signal.SIGKILL)
+        try:
+            cage = _cage(config["cage"], readable, trees, folder)
+            loop.warm()
+            cage.start()
+        except Refused as refused:
+            _tell(config["control"], refused)
+            os._exit(3)
+        wire.write(config["control"], wire.pack({"ready": True, "total_memory": bool(trees), "no_group": reason}))
+        loop.serve(config["control"], cage)
+    except Refused as refused:
+        _tell(config["control"], refused)
+    finally:
+        os._exit(3)
+
+
+def _cage(name: str, readable: list[str], trees: list[Tree], folder: str) -> Cage:
+    match name:
+        case "namespace":
+            return NamespaceCage(readable, trees)
+        case "landlock":
+            return LandlockCage(folder, readable)
+        case _:
+            return ProcessCage(folder)
+
+
+def _tell(report: int, refused: Refused) -> None:
+    wire.write(report, wire.pack({"ready": False, "reason": refused.reason, "remedy": refused.remedy}))

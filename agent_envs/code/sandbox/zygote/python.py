@@ -1,0 +1,164 @@
+"""Python programs run in the warm interpreter itself, as close to a fresh one as can be told from inside.
+
+Invariants:
+
+- What a program sees is what ``python -S program`` shows: ``__main__``, ``sys.argv``, ``sys.path``, tracebacks without
+  a line of ours, exit status, output flushed, exit handlers run.
+- A module in the program's folder comes before one of the standard library, though that one is loaded already.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import runpy
+import sys
+import threading
+import traceback
+import types
+from typing import NoReturn
+
+NAMES = ("python", "python3")
+_OURS = "agent_envs"
+_at_start: frozenset[str] = frozenset()
+
+
+def remember_start() -> None:
+    """To be called before modules are loaded for programs: what is there now, a fresh interpreter has as well."""
+    global _at_start
+    _at_start = frozenset(set(_FROZEN.split()) & set(sys.modules) | set(sys.builtin_module_names))
+
+
+_FROZEN = """
+__main__ _abc _codecs _collections_abc _frozen_importlib _frozen_importlib_external _io _signal _stat _thread
+_warnings _weakref abc builtins codecs encodings encodings.aliases encodings.utf_8 genericpath io marshal os os.path
+posix posixpath stat sys time zipimport
+"""
+
+
+def runs_here(argv: list[str]) -> bool:
+    """Whether this is a call of Python without options: a file, ``-c``, ``-m`` or standard input."""
+    if argv[0] not in NAMES:
+        return False
+    if len(argv) == 1 or argv[1] == "-":
+        return True
+    return len(argv) > 2 if argv[1] in ("-c", "-m") else not argv[1].startswith("-")
+
+
+def run(argv: list[str]) -> NoReturn:
+    """Runs the program and ends the process as Python would have."""
+    _fresh(argv)
+    status = 1
+    try:
+        try:
+            _main(argv)
+            status = 0
+        except SystemExit as stop:
+            status = _status(stop)
+        except BaseException as error:
+            _show(error)
+        try:
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+        except BaseException as error:
+            _show(error)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                status = 120 if stream is sys.stdout and not isinstance(stream, types.NoneType) else status
+    finally:
+        os._exit(status & 0xFF)
+
+
+def _fresh(argv: list[str]) -> None:
+    """Makes the interpreter look as if it had just been started for ``argv``."""
+    for name in [name for name in sys.modules if name == _OURS or name.startswith(_OURS + ".")]:
+        del sys.modules[name]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not getattr(finder, "turnwise", False)]
+    sys.stdin = sys.__stdin__ = _stream(0, "r", "surrogateescape")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "w", "surrogateescape")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace")  # type: ignore[misc]
+    sys.stderr.reconfigure(line_buffering=True)
+    kind = argv[1] if len(argv) > 1 else "-"
+    match kind:
+        case "-c" | "-m":
+            sys.argv = [kind, *argv[3:]]
+            first = "" if kind == "-c" else os.getcwd()
+        case "-":
+            sys.argv = argv[1:2] + argv[2:] or [""]
+            first = ""
+        case _:
+            sys.argv = argv[1:]
+            first = os.path.dirname(os.path.abspath(kind))
+    sys.orig_argv = list(argv)
+    sys.path.insert(0, first)
+    sys.path_importer_cache.clear()
+    _forget_shadowed(first or ".")
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={})
+    sys.modules["__main__"] = main
+
+
+def _stream(fd: int, mode: str, errors: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(open(fd, mode + "b"), "utf-8", errors)
+
+
+def _forget_shadowed(folder: str) -> None:
+    """Modules of the standard library that a file or folder of the program hides are to be loaded from there."""
+    try:
+        hiding = {name.removesuffix(".py") for name in os.listdir(folder)}
+    except OSError:
+        return
+    for name in [name for name in sys.modules if name.partition(".")[0] in hiding and name not in _at_start]:
+        del sys.modules[name]
+
+
+def _main(argv: list[str]) -> None:
+    space = sys.modules["__main__"].__dict__
+    kind = argv[1] if len(argv) > 1 else "-"
+    if kind == "-m":
+        sys.argv[0] = "-m"
+        runpy._run_module_as_main(argv[2])  # type: ignore[attr-defined]
+    elif kind == "-c":
+        _execute(argv[2], "<string>", space)
+    elif kind == "-":
+        _execute(sys.stdin.buffer.read(), "<stdin>", space)
+    else:
+        path = os.path.abspath(kind)
+        try:
+            with io.open_code(path) as file:
+                source = file.read()
+        except OSError as error:
+            print(
+                f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr
+            )
+            raise SystemExit(2) from None
+        space["__file__"] = path
+        _execute(source, path, space)
+
+
+def _execute(source: str | bytes, name: str, space: dict[str, object]) -> None:
+    exec(compile(source, name, "exec", dont_inherit=True), space)
+
+
+def _status(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def _show(error: BaseException) -> None:
+    """Prints the traceback as Python does, from the program's first frame on."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == _main.__code__.co_filename:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    try:
+        sys.excepthook(type(error), error, trace)
+    except BaseException:
+        traceback.print_exception(error)
