@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 THINK, THINK_END, ACTION, ACTION_END = "<think>", "</think>", "<action>", "</action>"
+BLANK = "\n\n"
+"""What ends a thought factor."""
 _OPEN, _CLOSE = "(（", ")）"
 _PREFIXES = ("action:", "action：", "动作:", "动作：")
 _MAX_NAME = 32
@@ -129,6 +131,27 @@ class Grammar:
         if verb.args is Args.NONE and args:
             raise ActionError(f"{verb.name} takes no argument", f"{verb.aliases.get('zh', verb.name)} 不带参数")
         return Action(verb.name, args, thought)
+
+
+class Thoughts(Grammar):
+    """Turns that are thought factors: every text is one. The names are THINK, and ANSWER for the end of the message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def format(self, language: str) -> str:
+        if language == "zh":
+            return "你的思考由很短的“思考因子”组成，用空行分割；最后一个给出答案：\\boxed{答案}"
+        return "Think in short thought factors, with a blank line after each; the last one answers: \\boxed{answer}"
+
+    def parse(self, text: str) -> Action:
+        """Never refuses: a text with a blank line after its beginning is a thought, any other ends the message."""
+        return Action("THINK" if ends_thought(text) else "ANSWER", text)
+
+
+def ends_thought(text: str) -> bool:
+    """Whether a thought factor is ended by a blank line; one of nothing but white space is, if it holds one."""
+    return BLANK in (text.lstrip() or text)
 
 
 def split_thought(text: str) -> tuple[str, str]:

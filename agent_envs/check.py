@@ -17,8 +17,9 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from agent_envs.check_oracle import check_oracle
+from agent_envs.check_thoughts import check_thoughts
 from agent_envs.contract import ContractError as ContractError
-from agent_envs.contract import Make, frozen, need, sample, step
+from agent_envs.contract import Make, frozen, idle, need, sample, step
 from agent_envs.core import SPLITS, Task, TextEnv
 
 HOSTILE = (
@@ -136,7 +137,8 @@ def check_any_text(make: Make, tasks: int, seed: int) -> None:
     """Any Unicode text is an action: refused at most, never an exception, and without effect on the task."""
     env = make()
     env.reset(seed=seed)
-    for text in (*HOSTILE, *(env.grammar.verbs[0].name + args for args in ("()", "(\ud800\x00)", "(" * 99))):
+    verb = env.grammar.verbs[0].name if env.grammar.verbs else "ANSWER"
+    for text in (*HOSTILE, *(verb + args for args in ("()", "(\ud800\x00)", "(" * 99)), "\\boxed{" * 99):
         env.reset(seed=seed)
         wish = env.expert()
         try:
@@ -164,8 +166,8 @@ def check_turn_limit(make: Make, tasks: int, seed: int) -> None:
         raise ContractError(f"{env.name}: step before reset must raise gymnasium.error.ResetNeeded")
     env.reset(seed=seed)
     for turn in range(1, env.max_turns + 1):
-        _, _, terminated, truncated, info = step(env, "no action at all")
-        need(info["invalid"], env, "a turn without an action must be invalid")
+        _, _, terminated, truncated, info = step(env, idle(env))
+        need(info["invalid"] or bool(env.openings), env, "a turn without an action must be invalid")
         need(
             not terminated and truncated == (turn == env.max_turns), env, f"turn {turn} of {env.max_turns} ends wrongly"
         )
@@ -189,7 +191,7 @@ def check_replay(make: Make, tasks: int, seed: int) -> None:
             for turn in turns[:cut]:
                 env.step(turn)
             twin, copy = env.fork(), pickle.loads(frozen(env))
-            for text in ("no action", *turns[cut:]):  # the twin goes elsewhere; the original must not notice
+            for text in (idle(env), *turns[cut:]):  # the twin goes elsewhere; the original must not notice
                 if not twin._over:
                     twin.step(text)
             twin.np_random.random(7)
@@ -225,7 +227,7 @@ def _turns(env: TextEnv, task: Task, seed: int) -> list[str]:
     while not over:
         turns.append(env.expert())
         over = any(env.step(turns[-1])[2:4])
-    return [turns[0], "no action", *turns[1:]] if 1 < len(turns) < env.max_turns else turns
+    return [turns[0], idle(env), *turns[1:]] if 1 < len(turns) < env.max_turns else turns
 
 
 def _replay(env: TextEnv, turns: list[str], task: Task, seed: int) -> list[Any]:
@@ -243,5 +245,6 @@ CHECKS = (
     check_expert,
     check_replay,
     check_oracle,
+    check_thoughts,
     check_close,
 )

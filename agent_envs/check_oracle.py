@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agent_envs.contract import Make, need, sample, step
+from agent_envs.contract import Make, idle, need, sample, step
 from agent_envs.core import Task, TextEnv
 
 _ROUNDING = 1e-9
@@ -63,13 +63,13 @@ def _follow_expert(env: TextEnv, task: Task, seed: int) -> None:
 def _wander(env: TextEnv, task: Task, seed: int) -> None:
     """Plays with mistakes and idle turns; wherever the oracle sees no chance, the expert must find none."""
     rng = np.random.default_rng(seed)
-    for idle in (0.2, 0.6, 0.9):
+    for share in (0.2, 0.6, 0.9):
         env.reset(seed=seed, options={"task": task})
         over = False
         while not over:
             if _tell(env) == 0:
                 need(not _expert_succeeds(env.fork()), env, "the oracle tells 0 where the expert still succeeds")
-            text = "no action at all" if rng.random() < idle else env.expert(flaw=0.5, rng=rng)
+            text = idle(env) if rng.random() < share else env.expert(flaw=0.5, rng=rng)
             over = any(env.step(text)[2:4])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from agent_envs.actions import BLANK
 from agent_envs.core import SPLITS, Task, TextEnv
 
 Make = Callable[[], TextEnv]
@@ -31,6 +32,11 @@ def need(condition: bool, env: TextEnv, message: str) -> None:
 
 def sample(env: TextEnv, tasks: int) -> list[Task]:
     return [env.tasks(split)[at] for split in SPLITS for at in range(min(tasks, len(env.tasks(split))))]
+
+
+def idle(env: TextEnv) -> str:
+    """A turn that leads nowhere: refused, or a thought of nothing where turns are thought factors."""
+    return f"no action at all{BLANK if env.openings else ''}"
 
 
 def step(env: TextEnv, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:

@@ -161,6 +161,11 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     name: ClassVar[str]
     Config: ClassVar[type[Any]]
     grammar: ClassVar[Grammar]
+    openings: ClassVar[Mapping[str, str]] = {}
+    """Language → the words that the model's message begins with, where turns are *thought factors*: short thoughts,
+    each ended by a blank line, of one message that nothing interrupts. Such an environment answers thoughts with
+    nothing, has `Thoughts` for its grammar, and takes a turn without a blank line for the end of the message; its last
+    turn goes on to that end. Empty: every turn is a message of its own."""
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
 
     def __init__(self, config: Any = None) -> None:
@@ -264,6 +269,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Start an episode; returns the task's prompt and `{"task": id, "split", "language", "level"}`.
 
+        Where turns are thought factors, the info also says so, as `"thoughts": {"opening": words, "turns": at most}`.
+
         `options["task"]` is a `Task` or an id; without it `np_random` draws from `options["split"]` (train). With
         `options["oracle"]` every info of the episode tells, as "oracle", what `oracle` knows of the state.
         """
@@ -279,6 +286,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         self.turn, self._invalid_turns, self._over = 0, 0, False
         self._tells = bool(options.get("oracle"))
         info: dict[str, Any] = {"task": task.id, "split": task.split, "language": task.language, "level": task.level}
+        if self.openings:
+            info["thoughts"] = {"opening": self.openings[task.language], "turns": self.max_turns}
         return task.prompt, info | self._told(success=None)
 
     def _told(self, *, success: bool | None) -> dict[str, float | None]:

@@ -21,6 +21,7 @@ GROUP = "turnwise.envs"
 ENVS: dict[str, str] = {
     "corridor": "agent_envs.corridor:CorridorEnv",
     "identity": "agent_envs.identity:IdentityEnv",
+    "math": "agent_envs.math.env:MathEnv",
     "puzzle": "agent_envs.puzzle.env:PuzzleEnv",
     "wiki": "agent_envs.wiki.env:WikiEnv",
 }

@@ -1,0 +1,73 @@
+"""Settings of the mathematics environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent_envs.core import SettingsError
+
+LANGUAGES = ("en", "zh")
+OPERATIONS = ("+", "-", "×")
+GENERATED = "generated"
+MOST_STEPS = 6
+
+
+class Verifier(StrEnum):
+    """Who says whether an answer is the right one."""
+
+    MATH_VERIFY = "math-verify"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class MathConfig:
+    """Settings of the mathematics environment."""
+
+    source: str = GENERATED
+    """Where tasks come from: `generated`; `reasoning-gym:FAMILY` (arithmetic and algebra families); a .jsonl or
+    .parquet file, or a folder with train and test files; or `datasets:NAME` with an optional `:CONFIG`."""
+    seed: int = 0
+    """Seed of the tasks (episodes have their own seeds)."""
+    min_steps: int = 2
+    """Fewest steps of a generated problem; a task's level is its number of steps."""
+    max_steps: int = 3
+    """Most steps of a generated problem (at most 6)."""
+    digits: int = 2
+    """Digits of every operand and result of a generated problem (1 to 4): 2 is operands to 99."""
+    operations: tuple[str, ...] = ("+", "-")
+    """What a step of a generated problem may do: +, - and × (by one digit)."""
+    languages: tuple[str, ...] = LANGUAGES
+    """Languages of the tasks, en, zh or both; of other sources, tasks in another language are left out."""
+    train_tasks: int = 20000
+    """Tasks to learn from; other sources may have fewer."""
+    held_out_tasks: int = 1000
+    """Tasks of validation, and as many of test; other sources may have fewer."""
+    max_turns: int = 16
+    """Thoughts within which the answer must be given; the last one goes on to the end of the message."""
+    verifier: Verifier = Verifier.MATH_VERIFY
+    """`math-verify` (extra `math`) takes every notation of the right value; `exact` numbers and fractions only."""
+    verify_seconds: int = 2
+    """Computing time for the check of one answer; one that takes longer is not verified, and so not right."""
+    skill: float = 0.8
+    """Chance that the agent of whom the oracle speaks does a step rightly, and that it notices a mistake."""
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("min_steps", 1, self.max_steps),
+            ("max_steps", 1, MOST_STEPS),
+            ("digits", 1, 4),
+            ("train_tasks", 1, 10_000_000),
+            ("held_out_tasks", 1, 1_000_000),
+            ("max_turns", 1, 10_000),
+            ("verify_seconds", 1, 600),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise SettingsError(f"math: {name} must be from {low} to {high}, not {value}")
+        for name, known in (("languages", LANGUAGES), ("operations", OPERATIONS)):
+            value = getattr(self, name)
+            if not value or set(value) - set(known) or len(set(value)) < len(value):
+                raise SettingsError(f"math: {name} must be distinct ones of {', '.join(known)}, not {value}")
+        if not 0 < self.skill < 1:
+            raise SettingsError(f"math: skill must lie between 0 and 1, not {self.skill}")
