@@ -12,12 +12,14 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
+from agents.engine.thoughts import ThoughtEnds
 from agents.errors import ChatError
 
 CRITIC_TEXT = "Critic Mode! Evaluate the current state with a single expressive word:"
@@ -76,12 +78,13 @@ class Chat:
 
     # -- states ------------------------------------------------------------------------------------------------
 
-    def prompt(self, system: str, user: str) -> tuple[int, ...]:
-        """The first state: system and user message and the opened answer."""
+    def prompt(self, system: str, user: str, opening: str = "") -> tuple[int, ...]:
+        """The first state: system and user message and the opened answer, which begins with ``opening``."""
+        begun = (*self._open, *self.encode(opening))
         if self._system_in_user:
-            return (*self._before_user, *self.encode(f"{system}\n\n{user}" if system else user), *self._open)
+            return (*self._before_user, *self.encode(f"{system}\n\n{user}" if system else user), *begun)
         # An empty system message is written too: the head of the conversation (its BOS token) is in front of it.
-        return (*self._before_system, *self.encode(system), *self._before_user, *self.encode(user), *self._open)
+        return (*self._before_system, *self.encode(system), *self._before_user, *self.encode(user), *begun)
 
     def observation(self, text: str, *, closed: bool) -> tuple[int, ...]:
         """The state after an action: the observation as a tool message and the newly opened answer.
@@ -128,6 +131,12 @@ class Chat:
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of any ids, control tokens included."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    @cached_property
+    def thought_ends(self) -> ThoughtEnds:
+        """Where a thought factor ends, by this tokenizer's tokens."""
+        backend = self.tokenizer.backend_tokenizer
+        return ThoughtEnds(backend.decode_batch([[i] for i in range(len(self.tokenizer))], skip_special_tokens=False))
 
     # -- the template ------------------------------------------------------------------------------------------
 

@@ -1,6 +1,11 @@
 """ReAct: one action for every state, until the environment ends the episode.
 
 Invariant: the chain of nodes under ``Episode.root`` holds exactly the tokens that the engine read and sampled.
+
+Where the environment's turns are thought factors (as on the slides about CoT: a_k is a thought with its
+blank line, o_k is empty), an episode is one message of the model. It begins with the environment's opening words, which
+belong to the first state; every action is cut after the token that completes its blank line, and the state after it has
+no tokens; the last allowed turn goes on to the end of the message.
 """
 
 from __future__ import annotations
@@ -63,6 +68,26 @@ class Fault:
     @classmethod
     def of(cls, job: Job, error: EnvFault) -> Fault:
         return cls(job, error.kind, error.stage, error.message)
+
+
+@dataclass(frozen=True)
+class Thoughts:
+    """What an environment says whose turns are thought factors."""
+
+    opening: str
+    """How the model's message begins."""
+    turns: int
+    """Turns it allows."""
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> Thoughts | None:
+        """None where turns are messages of their own. Raises EnvFault."""
+        match info.get("thoughts"):
+            case None:
+                return None
+            case {"opening": str() as opening, "turns": int() as turns} if turns >= 1:
+                return cls(opening, turns)
+        raise EnvFault(FaultKind.GARBAGE, Stage.RESET, "reset must tell the opening and the turns of thoughts")
 
 
 @dataclass
@@ -155,11 +180,14 @@ class ReAct:
         """Tokens of the path up to the action that is to come."""
         self.request: Request | None = None
         """What was asked last."""
+        self.thoughts: Thoughts | None = None
         self.episode: Episode
 
     def start(self) -> Request | None:
         system, user, info = self._reset()
-        root = Node(Kind.STATE, self.chat.prompt(system, user), anchor=anchor(user), oracle=told(info))
+        self.thoughts = Thoughts.of(info)
+        prompt = self.chat.prompt(system, user, self.thoughts.opening if self.thoughts else "")
+        root = Node(Kind.STATE, prompt, anchor=anchor(user), oracle=told(info))
         self.episode = Episode(self.job, root, prompt=(system, user))
         return self._request(root)
 
@@ -183,7 +211,7 @@ class ReAct:
     def fork(self, env: PlayableEnv, job: Job, session: int) -> ReAct:
         """Another player at the same state, on its own ``env``, which stands there too."""
         twin = ReAct(env, self.chat, job, session, self.settings)
-        twin.length, twin.episode = self.length, self.episode.fork(job)
+        twin.length, twin.thoughts, twin.episode = self.length, self.thoughts, self.episode.fork(job)
         return twin
 
     def _step(self, text: str, done: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -196,7 +224,7 @@ class ReAct:
             # Only now it is known that the action was no answer. It is neither paid nor shown.
             ended = {**info, "success": False} | ({"oracle": 0.0} if "oracle" in info else {})
             return CALL_LIMIT, 0.0, False, True, ended
-        if self.settings.name_empty and not observation:
+        if self.settings.name_empty and not observation and self.thoughts is None:
             observation = EMPTY.format(info.get("action") or "action")
         return observation, reward, terminated, truncated, info
 
@@ -206,6 +234,9 @@ class ReAct:
         text = self.chat.action_text(completion.tokens)
         observation, reward, terminated, truncated, info = self._step(text, len(episode.turns))
         self.length += len(completion.tokens)
+        if self.thoughts is not None:
+            terminated, truncated = self._message_ends(completion, terminated, truncated, success=info["success"])
+            info = info | ({"oracle": 0.0} if truncated and "oracle" in info else {})
         action = Node(
             Kind.ACTION,
             completion.tokens,
@@ -224,7 +255,7 @@ class ReAct:
         )
         if terminated or truncated:
             state.success = bool(info["success"])
-        else:
+        elif self.thoughts is None:
             closed = completion.stop is StopReason.END
             state.tokens = self.chat.observation(observation, closed=closed)
         episode.end.add(action).add(state)
@@ -233,6 +264,18 @@ class ReAct:
         episode.invalid += bool(info.get("invalid"))
         episode.errors += info.get("error") is not None
         episode.metrics = dict(info.get("metrics", {}))
+
+    def _message_ends(
+        self, completion: Completion, terminated: bool, truncated: bool, *, success: bool | None
+    ) -> tuple[bool, bool]:
+        """(terminated, truncated) of a thought, from what the environment made of its text."""
+        if completion.stop is StopReason.END and not (terminated or truncated):
+            return False, True  # there is nothing left to go on with
+        if completion.stop is StopReason.LENGTH and terminated and not success:
+            # Where the episode was too long, the text just stops: that is no answer.
+            full = self.length >= self.settings.max_tokens
+            return not full, full
+        return terminated, truncated
 
     def turn(self, completion: Completion) -> Request | None:
         """``act``, then ``next_request``."""
@@ -254,13 +297,21 @@ class ReAct:
                 state.tokens = ()
             return None
         self.length += len(state.tokens)
+        done = len(self.episode.turns)
+        cuts = self.thoughts is not None and not self._is_last(done)
         self.request = Request(
             session=self.session,
             tokens=state.tokens,
-            max_tokens=min(self.settings.max_action_tokens, room),
-            seed=self.job.seed(len(self.episode.turns)),
+            max_tokens=room if self.thoughts and not cuts else min(self.settings.max_action_tokens, room),
+            seed=self.job.seed(done),
+            cut=self.chat.thought_ends if cuts else None,
         )
         return self.request
+
+    def _is_last(self, done: int) -> bool:
+        """Whether the thought after ``done`` others is the last one allowed."""
+        assert self.thoughts is not None
+        return done + 1 >= self.thoughts.turns or 0 < self.settings.call_limit <= done
 
 
 def anchor(observation: str) -> str:

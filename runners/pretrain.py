@@ -36,6 +36,7 @@ from agent_envs.core import TextEnv
 from agents.actor_critic import ActorCritic
 from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
+from agents.react import Thoughts
 from agents.tiny import model as tiny_model
 from agents.tiny import tokenizer as tiny_tokenizer
 from agents.tiny.model import TinySettings, build_model
@@ -121,14 +122,17 @@ def _fingerprint(env: TextEnv) -> str:
     return hashlib.sha256(repr(shown).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-Demonstration = tuple[tuple[str, str], list[tuple[str, str]]]
-"""((system, user), [(turn, observation), …])"""
+Head = tuple[str, str, str]
+"""(system, user, how the model's message begins). Where that is not empty, the turns are thought factors."""
+Demonstration = tuple[Head, list[tuple[str, str]]]
+"""(head, [(turn, observation), …])"""
 
 
 def demonstrate(env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator) -> Demonstration:
     """One episode of the scripted expert."""
-    user, _ = env.reset(seed=0, options={"task": task})
-    head, turns, over = (env.system_prompt(), user), [], False
+    user, info = env.reset(seed=0, options={"task": task})
+    thoughts = Thoughts.of(info)
+    head, turns, over = (env.system_prompt(), user, thoughts.opening if thoughts else ""), [], False
     while not over:
         text = env.expert(flaw=flaw, rng=rng)
         seen, _, terminated, truncated, _ = env.step(text)
@@ -165,13 +169,16 @@ def _demonstrations(env: TextEnv, settings: PretrainSettings, bar: Progress) -> 
         yield demonstrate(env, tasks[int(i)], flaw=settings.flaw, rng=rng)
 
 
-def chain(chat: Chat, head: tuple[str, str], turns: Sequence[tuple[str, str]]) -> Node:
-    """A demonstration as a tree without branches."""
+def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]]) -> Node:
+    """A demonstration as a tree without branches; of thought factors only the last one has an end token."""
     root = state = Node(Kind.STATE, chat.prompt(*head))
+    message = not head[2]
     for i, (text, seen) in enumerate(turns):
-        action = state.add(Node(Kind.ACTION, (*chat.encode(text), chat.end_id)))
         last = i == len(turns) - 1
-        state = action.add(Node(Kind.STATE, () if last else chat.observation(seen, closed=True), terminated=last))
+        end = (chat.end_id,) if message or last else ()
+        action = state.add(Node(Kind.ACTION, (*chat.encode(text), *end)))
+        seen_ids = () if last or not message else chat.observation(seen, closed=True)
+        state = action.add(Node(Kind.STATE, seen_ids, terminated=last))
     return root
 
 

@@ -27,7 +27,7 @@ from agent_envs.math.source import tasks_of
 from agent_envs.math.told import tell
 
 _ROLE = {
-    "en": "You solve a mathematical problem. A thought may propose a guess, reject one, propose a way, clarify the "
+    "en": "You solve a mathematical problem. Each thought may propose a guess, reject one, propose a way, clarify the "
     "goal, find and mend your own mistake, or split the task.",
     "zh": "你是一个数学天才，帮用户解决数学问题。一个思考因子可以：提出猜测、否定猜测、提出候选方案、澄清目标、"
     "发现并修正自己的错误、拆解子任务。",

@@ -83,12 +83,13 @@ def next_thought(now: Situation, flaw: float = 0.0, rng: np.random.Generator | N
     needed = len(now.chain.steps) - so_far.done + 1
     spare = now.turns_left > needed
     kinds = [kind_of(text) for text in now.factors]
+    guessed = kinds[-1:] == [Kind.GUESS]
     if spare and not now.factors and _draw(rng, _GOAL):
         return _say(now, "goal", LETTERS[len(now.chain.steps)]) + BLANK
-    if spare and so_far.done == 0 and Kind.SPLIT not in kinds and (not now.factors or rng is not None):
+    if spare and so_far.done == 0 and not guessed and Kind.SPLIT not in kinds and (not now.factors or rng is not None):
         parts = LETTERS[1 : len(now.chain.steps) + 1]
         return _say(now, "split", _TEXTS[now.language]["then"].join(parts)) + BLANK
-    if spare and so_far.done == 0 and Kind.PLAN not in kinds and _draw(rng, _PLAN):
+    if spare and so_far.done == 0 and not guessed and Kind.PLAN not in kinds and _draw(rng, _PLAN):
         return _say(now, "plan") + BLANK
     return _work(now, so_far, kinds[-1] if kinds else None, spare, flaw, rng) + BLANK
 

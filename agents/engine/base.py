@@ -18,12 +18,16 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from agents.engine.thoughts import ThoughtEnds
+
 
 class StopReason(StrEnum):
     """Why a completion ended."""
 
     END = "end"
     """An end token was sampled; it is the last of the completion's tokens."""
+    CUT = "cut"
+    """A thought factor ended with the last of the tokens, as the request asked."""
     LENGTH = "length"
     """``max_tokens`` or the engine's context length was reached."""
 
@@ -74,6 +78,8 @@ class Request:
     """Copy only so many of its first tokens; None copies all."""
     skip: int = 0
     """What was sampled with this seed before: a turn that is sampled in two parts is the turn sampled in one."""
+    cut: ThoughtEnds | None = None
+    """Stop where a thought factor ends, too. All requests of an engine must bring the same table."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +139,23 @@ class Engine(Protocol):
         """
 
 
-def check_request(request: Request, *, known: bool, busy: bool, room: bool, vocabulary: int | None = None) -> None:
+def check_request(
+    request: Request,
+    *,
+    known: bool,
+    busy: bool,
+    room: bool,
+    vocabulary: int | None = None,
+    ends: ThoughtEnds | None = None,
+) -> None:
     """The checks that all engines share. Raises ValueError.
 
-    ``known``: the session is open; ``busy``: it has a pending request; ``room``: a slot is free.
+    ``known``: the session is open; ``busy``: it has a pending request; ``room``: a slot is free; ``ends``: the table of
+    earlier requests.
     """
     who = f"session {request.session}"
+    if request.cut is not None and ends is not None and request.cut is not ends:
+        raise ValueError(f"{who}: thoughts are cut by another tokenizer's table than before")
     if request.max_tokens < 1:
         raise ValueError(f"{who}: max_tokens must be at least 1, not {request.max_tokens}")
     if not 0 <= request.seed < 1 << 128:

@@ -15,6 +15,8 @@ from agents.engine.base import Completion, ContextFull, Request, SamplingSetting
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from agents.engine.thoughts import ThoughtEnds
+
 Script = Callable[[Request, tuple[int, ...]], Sequence[int]]
 """Request and the session's tokens before the request's own, to the tokens that are "sampled"."""
 Entropies = Callable[[Request, Sequence[int]], Sequence[float]]
@@ -54,6 +56,7 @@ class FakeEngine:
         self._turn: dict[int, tuple[tuple[int, ...], tuple[float, ...]]] = {}
         """Of each session, all tokens of its newest turn and their entropies."""
         self._queue: deque[Request] = deque()
+        self._cut_by: ThoughtEnds | None = None
 
     @property
     def pending(self) -> int:
@@ -62,7 +65,8 @@ class FakeEngine:
     def submit(self, request: Request) -> None:
         known = request.session in self._history
         busy = any(r.session == request.session for r in self._queue)
-        check_request(request, known=known, busy=busy, room=len(self._history) < self.slots)
+        check_request(request, known=known, busy=busy, room=len(self._history) < self.slots, ends=self._cut_by)
+        self._cut_by = request.cut or self._cut_by
         history = self._history.get(request.session if request.fork_of is None else request.fork_of, ())
         if request.fork_of is not None:
             history = forked(request, history)
@@ -87,6 +91,8 @@ class FakeEngine:
         said, sure = self._turn[request.session]
         tokens = said[request.skip :][: min(request.max_tokens, room)]
         stop = StopReason.LENGTH
+        if request.cut is not None and (whole := request.cut.length(tokens, said[: request.skip])) is not None:
+            tokens, stop = tokens[:whole], StopReason.CUT
         for i, token in enumerate(tokens):
             if token in self.stop_ids:
                 tokens, stop = tokens[: i + 1], StopReason.END

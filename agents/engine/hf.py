@@ -32,6 +32,7 @@ from agents.engine.prefixes import Prefixes
 from agents.engine.probe import check_supported, probe
 from agents.engine.rows import Rows
 from agents.engine.sampling import draw
+from agents.engine.thoughts import Cuts
 from agents.engine.weights import PolicyWeights
 from agents.errors import ModelError
 
@@ -103,6 +104,7 @@ class HFEngine:
         self._cache = SlotCache(slots, max_length)
         self._owner: list[int] = [-1] * slots
         self._rows = Rows(slots)
+        self._cuts = Cuts(slots)
         probe(self)
 
     @property
@@ -119,7 +121,14 @@ class HFEngine:
     def submit(self, request: Request) -> None:
         session = self._sessions.get(request.session)
         busy = session is not None and session.request is not None
-        check_request(request, known=session is not None, busy=busy, room=bool(self._free), vocabulary=self.vocabulary)
+        check_request(
+            request,
+            known=session is not None,
+            busy=busy,
+            room=bool(self._free),
+            vocabulary=self.vocabulary,
+            ends=self._cuts.ends,
+        )
         source = session
         history = session.history if session is not None else ()
         if request.fork_of is not None:
@@ -214,6 +223,8 @@ class HFEngine:
             at += len(fresh)
             room = self.max_length - len(session.history) - len(request.tokens)
             self._rows.begin(row, request.seed, min(request.max_tokens, room), request.skip)
+            begun = (session.history + request.tokens)[-request.skip :] if request.skip else ()
+            self._cuts.begin(row, request.cut, begun)
         self._waiting.extendleft(reversed(later))
         if self._prefixes is not None:
             self._prefixes.encoded()
@@ -269,9 +280,10 @@ class HFEngine:
         full = self._rows.record(rows, out)
         self.sampled_tokens += len(rows)
         ended = self._ends[self._rows.token_R[rows]]
+        cut = self._cuts.after(rows, self._rows.token_R[rows])
         return [
-            self._finish(int(rows[i]), StopReason.END if ended[i] else StopReason.LENGTH)
-            for i in np.flatnonzero(ended | full)
+            self._finish(int(rows[i]), StopReason.END if ended[i] else StopReason.CUT if cut[i] else StopReason.LENGTH)
+            for i in np.flatnonzero(ended | full | cut)
         ]
 
     def _finish(self, row: int, stop: StopReason) -> Completion:
