@@ -14,6 +14,9 @@ class Kind(StrEnum):
 
     GAME24 = "game24"
     COUNTDOWN = "countdown"
+    SUDOKU4 = "sudoku4"
+    QUEENS = "queens"
+    BLOCKS = "blocks"
     SOKOBAN = "sokoban"
 
 

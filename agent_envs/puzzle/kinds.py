@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from agent_envs.puzzle.blocks import BlocksWorld
 from agent_envs.puzzle.config import Kind, PuzzleConfig
 from agent_envs.puzzle.countdown import Countdown
 from agent_envs.puzzle.game24 import Game24
 from agent_envs.puzzle.protocol import Puzzle
+from agent_envs.puzzle.queens import NQueens
 from agent_envs.puzzle.sokoban import Sokoban
+from agent_envs.puzzle.sudoku4 import Sudoku4
 
 
 @lru_cache(maxsize=64)
@@ -20,5 +23,11 @@ def puzzle_of(config: PuzzleConfig) -> Puzzle[Any]:
             return Game24()
         case Kind.COUNTDOWN:
             return Countdown(config.numbers, config.largest)
+        case Kind.SUDOKU4:
+            return Sudoku4()
+        case Kind.QUEENS:
+            return NQueens()
+        case Kind.BLOCKS:
+            return BlocksWorld()
         case Kind.SOKOBAN:
             return Sokoban()

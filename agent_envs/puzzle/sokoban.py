@@ -18,7 +18,7 @@ from agent_envs.puzzle.protocol import Puzzle
 Cell = tuple[int, int]
 """Row and column, from 0 at the upper left."""
 _WAYS: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
-_SHAPES = {1: (4, 0, 1), 2: (5, 3, 1), 3: (5, 2, 2)}
+_SHAPES = {1: (5, 0, 1), 2: (5, 3, 1), 3: (5, 2, 2)}
 """Level → side of the room, walls inside, boxes."""
 _ROOMS = 64
 """Rooms of a level: many puzzles share a room, and its distances."""
