@@ -150,9 +150,9 @@ def check_any_text(make: Make, tasks: int, seed: int) -> None:
             need(env.expert() == wish, env, f"the invalid action {text[:40]!r} changed the state")
     for piece in ("(", "<action>", "<think>", "a\n", "X(1)\n", "，", "é🙂"):
         env.reset(seed=seed)
-        began = time.perf_counter()
+        began = time.process_time()  # of a busy machine nobody is to blame
         step(env, piece * (_LONG // len(piece)))
-        need(time.perf_counter() - began < _SECONDS, env, f"{_LONG} characters of {piece!r} take too long")
+        need(time.process_time() - began < _SECONDS, env, f"{_LONG} characters of {piece!r} take too long")
 
 
 def check_turn_limit(make: Make, tasks: int, seed: int) -> None:

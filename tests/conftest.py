@@ -1,6 +1,22 @@
-"""Settings that every test shares."""
+"""What every test shares."""
 
 import os
+from collections.abc import Iterator
+
+import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One thread of torch, and a cache that no other test fills."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+    torch.set_num_threads(threads)

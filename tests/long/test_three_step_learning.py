@@ -1,10 +1,18 @@
-"""Every algorithm solves three decisions that are rewarded together, by the very program that people start."""
+"""Every algorithm solves three decisions that are rewarded together, by the very program that people start.
+
+    python -m pytest -q tests/long/test_three_step_learning.py
+
+Not part of the default suite: it takes some minutes. `.ci/run` runs it.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "runners"))
 from learning_cases import SMALL, solve
 
 from algorithms import ALGORITHMS
@@ -18,7 +26,6 @@ corridor: {{doors: 3, pulls: 5, max_turns: 7, signs: 12, blank: 0.2, train_tasks
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
 def test_it_is_solved(tmp_path: Path, algo: str) -> None:
     solve(tmp_path / "run", algo, THREE_STEPS)
