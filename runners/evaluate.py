@@ -2,8 +2,12 @@
 
     python runners/evaluate.py --env wiki --model runs/wiki-selfac-0-…
 
+    python runners/evaluate.py --env corridor --model RUN --agent best-of-n --scorer value logprob random
+
 A run folder is measured twice, as the base model and as trained, on the same tasks. Reported are success, unbiased
-pass@k, turns and tokens with bootstrap intervals over tasks, also by number of hops and language.
+pass@k, turns and tokens with bootstrap intervals over tasks, also by number of hops and language; and, where the run
+has a critic, how well its values foretell success (`calibration`). Agents that use scores play the trained policy
+(`inference`).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ if __name__ == "__main__":
     runners.check_install()
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -29,15 +33,26 @@ from rich.table import Table
 from agent_envs import registry
 from agent_envs.core import Task, TextEnv
 from agent_envs.hosts import HostSettings
-from agents.actor_critic import ActorCritic
 from agents.chat import ChatSettings
+from agents.critic import Critic
 from agents.engine import SamplingSettings
 from agents.react import ReActSettings
 from agents.rollout import FaultSettings
+from agents.scorers import ScorerKind
+from algorithms.base import Algorithm
+from algorithms.selfac import TerminalTarget
+from runners import calibration_report
+from runners.actors import actor_of
+from runners.calibration import calibration, states_of
 from runners.config import UserError, dump_json, parse, run_program
 from runners.controller import Controller
+from runners.inference import report as inference_report
+from runners.inference.program import Asked, Player, check
+from runners.inference.program import measure as measure_by_scores
+from runners.inference.settings import Agent, check_scorers, scorers_of
+from runners.inference.settings import parts_of as inference_parts
 from runners.intervals import Interval
-from runners.measure import Result, evaluate_tasks, paired_gain, pick_tasks
+from runners.measure import Result, evaluate_tasks, has_oracle, paired_gain, pick_tasks
 from runners.models import TINY, BaseSpec, device_of, load_base, source_of
 from runners.pretrain import PretrainSettings
 from runners.runs import base_of, is_run, locate
@@ -57,8 +72,14 @@ class Evaluate:
     """Split of the tasks: valid or test."""
     tasks: int = 500
     """Tasks, spread evenly over the split."""
+    agent: Agent = Agent.REACT
+    """react, best-of-n, tot or early-stop; the last three go by scorers, and have settings of their own."""
+    scorer: tuple[ScorerKind, ...] = ()
+    """What best-of-n, tot and early-stop go by, all on the same tasks: value (the critic), end_value (the critic behind
+    the answer), logprob (the policy's own), value+logprob, end_value+logprob, random, majority, oracle. By default
+    those that show most."""
     samples: int = 4
-    """Sampled episodes per task, for pass@k; the greedy measurement plays one."""
+    """Sampled episodes per task, of react for pass@k (the greedy measurement plays one) and of early-stop."""
     temperature: float = 1.0
     """Temperature of the sampled episodes."""
     seed: int = 0
@@ -78,6 +99,9 @@ class Evaluate:
         for name in ("tasks", "samples", "slots", "threads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        check_scorers(self.agent, self.scorer)
+        if self.samples != 4 and self.agent in (Agent.BEST_OF_N, Agent.TOT):
+            raise ValueError(f"samples acts with react and early-stop only, not with {self.agent}")
 
 
 def parts_of(evaluate: Evaluate) -> dict[str, type]:
@@ -87,7 +111,7 @@ def parts_of(evaluate: Evaluate) -> dict[str, type]:
         parts["chat"] = ChatSettings
     if evaluate.model == TINY:
         parts["pretrain"] = PretrainSettings
-    return parts
+    return parts | inference_parts(evaluate.agent, evaluate.scorer)
 
 
 def of_run(model: str) -> bool:
@@ -102,6 +126,10 @@ class Policies:
 
     worker: Worker
     adapters: Mapping[str, Mapping[str, torch.Tensor] | None]
+    critic: Critic | None = None
+    """That of the trained policy."""
+    algorithm: Algorithm[Any] | None = None
+    """What it was trained with."""
 
 
 def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], console: Console) -> Policies:
@@ -117,9 +145,12 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
     run, chosen = locate(Path(evaluate.model), console)
     base = load_base(base_of(run.train, run.parts, console, evaluate.device, evaluate.dtype))
     run.check(base)
-    actor = ActorCritic(base.model, run.parts["lora"], critic=None)
+    actor, prompt = actor_of(base, run.train, run.parts)
     actor.load(chosen)
-    return Policies(Worker(actor.model, base.chat, play), {"base": None, "trained": actor.policy_state()})
+    algorithm: Algorithm[Any] = run.parts[run.train.algo]
+    critic = Critic(actor, prompt) if algorithm.critic or algorithm.token_critic else None
+    worker = Worker(actor.model, base.chat, play, critic)
+    return Policies(worker, {"base": None, "trained": actor.policy_state()}, critic, algorithm)
 
 
 def measure(
@@ -169,6 +200,14 @@ def _figures(result: Result) -> dict[str, Any]:
     return figures
 
 
+def calibrated(found: Mapping[str, Mapping[str, Result]], policies: Policies) -> dict[str, Any]:
+    """How well the critic foretells the success of the trained policy's sampled episodes; nothing without a critic."""
+    if policies.critic is None:
+        return {}
+    episodes = [e for e in found["trained"]["sampled"].episodes if e.turns]
+    return calibration(states_of(episodes, policies.critic.values(episodes)))
+
+
 def show(figures: Mapping[str, Any], console: Console) -> None:
     """The table that a person reads."""
     table = Table(title="success on held-out tasks, 95 % intervals over tasks", title_justify="left")
@@ -200,21 +239,68 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
         console.print(f"gain of training, {mode}: {Interval(**gain)}", highlight=False)
 
 
+def by_scores(
+    evaluate: Evaluate, parts: Mapping[str, Any], controller: Controller, policies: Policies, env: TextEnv,
+    tasks: Sequence[Task], console: Console,
+) -> dict[str, Any]:  # fmt: skip
+    """Measures an agent that goes by scores, shows it, and writes its files. Raises UserError."""
+    kinds = scorers_of(evaluate.agent, evaluate.scorer)
+    sampling = SamplingSettings(evaluate.temperature)
+    asked = Asked(evaluate.agent, kinds, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
+    discount = float(getattr(policies.algorithm, "discount", 1.0))
+    verifies = getattr(policies.algorithm, "terminal_target", None) == TerminalTarget.OUTCOME
+    player = Player(controller, env, console, policies.critic, discount, verifies)
+    check(asked, player, evaluate.split)
+    controller.load(0, policies.adapters["trained" if "trained" in policies.adapters else "model"])
+    found = measure_by_scores(asked, player, evaluate.split, tasks)
+    inference_report.show(found, console)
+    if evaluate.out:
+        title = f"{evaluate.env}, {evaluate.agent}, {len(tasks)} {evaluate.split} tasks"
+        inference_report.write(found, title, evaluate.out)
+    return inference_report.as_json(found)
+
+
+def by_playing(
+    evaluate: Evaluate, controller: Controller, policies: Policies, tasks: Sequence[Task], console: Console
+) -> dict[str, Any]:
+    """Measures the policies as they are, and the critic. Raises UserError."""
+    found = measure(evaluate, controller, policies, tasks, console)
+    figures = report(found)
+    show(figures, console)
+    if known := calibrated(found, policies):
+        calibration_report.show(known, console)
+        figures["calibration"] = known
+        if evaluate.out:
+            picture = evaluate.out.with_name(f"{evaluate.out.stem}-calibration.png")
+            calibration_report.draw(known, f"{evaluate.env}: {Path(evaluate.model).name}", picture)
+    return figures
+
+
+def oracle_asked(evaluate: Evaluate) -> bool:
+    """Whether a scorer goes by what the environment knows of states on the way."""
+    return evaluate.agent in (Agent.TOT, Agent.EARLY_STOP) and ScorerKind.ORACLE in evaluate.scorer
+
+
 def main() -> None:
     evaluate, parts = parse(Evaluate, parts_of, about=Evaluate.__doc__ or "")
     torch.set_num_threads(evaluate.threads)
     console = Console()
     env = registry.make(evaluate.env, parts[evaluate.env])
     tasks = pick_tasks(env, evaluate.split, evaluate.tasks)
+    if parts["react"].oracle and not has_oracle(env, evaluate.split):
+        raise UserError(f"--react.oracle needs an oracle, and the environment {evaluate.env} has none")
+    parts["react"] = replace(parts["react"], oracle=parts["react"].oracle or oracle_asked(evaluate))
     policies = policies_of(evaluate, env, parts, console)
     workers = LocalWorkers(lambda: policies.worker)
     console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
     try:
         controller = Controller(workers, evaluate.slots, parts["faults"])
-        figures = report(measure(evaluate, controller, policies, tasks, console))
+        if evaluate.agent == Agent.REACT:
+            figures = by_playing(evaluate, controller, policies, tasks, console)
+        else:
+            figures = by_scores(evaluate, parts, controller, policies, env, tasks, console)
     finally:
         workers.close()
-    show(figures, console)
     if evaluate.out:
         try:
             evaluate.out.write_text(dump_json({"settings": {"evaluate": evaluate, **parts}, **figures}), "utf-8")

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agent_envs.core import Task, TextEnv
 from agents.engine import SamplingSettings
 from agents.react import Episode, Fault, Job
+from agents.rollout import SearchPlan
 from runners.config import UserError
 from runners.controller import Controller
 from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
@@ -102,15 +103,16 @@ def evaluate_tasks(
     *,
     seed: int,
     samples: int = 1,
+    search: SearchPlan | None = None,
 ) -> Result:
-    """Plays every task ``samples`` times with the loaded policy. Raises UserError when every episode broke."""
+    """Plays (or searches) every task ``samples`` times with the loaded policy. Raises UserError when all broke."""
     jobs = [Job(task, sample, seed) for task in tasks for sample in range(samples)]
     with Progress(
         TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True, disable=not console.is_terminal,
     ) as bar:  # fmt: skip
         job = bar.add_task("", total=len(jobs))
-        played = controller.play(jobs, sampling, on_end=lambda: bar.advance(job))
+        played = controller.play(jobs, sampling, on_end=lambda: bar.advance(job), search=search)
     if not played.episodes:
         raise UserError(f"no episode was played to its end; the last one broke so: {played.faults[-1]}")
     return Result(tuple(played.outcomes), samples)

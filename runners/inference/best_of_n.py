@@ -1,0 +1,63 @@
+"""Best of n: of n episodes of a task a scorer chooses one, and its verdict counts.
+
+Invariant: all scorers choose from the same episodes; those of a task are divided into as many groups of n as there are,
+and a task's success is the mean over its groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from agents.scorers import ScorerKind
+from runners.inference.figures import Point
+from runners.inference.lines import Line, Weights, scores
+from runners.inference.settings import Agent
+
+WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 100.0)
+"""What the spread of the log-probabilities may count beside that of the values."""
+
+
+def groups(lines: Sequence[Line], n: int) -> list[Sequence[Line]]:
+    return [lines[i : i + n] for i in range(0, len(lines) - n + 1, n)]
+
+
+def chosen(lines: Sequence[Line], kind: ScorerKind, weights: Weights) -> Line:
+    """The episode with the highest score, of equal ones the first."""
+    found = scores(lines, kind, weights)
+    return lines[found.index(max(found))]
+
+
+def point(tasks: Sequence[Sequence[Line]], kind: ScorerKind, n: int, weights: Weights, value_tokens: float) -> Point:
+    """What the scorer makes of n episodes per task."""
+    success, tokens = [], []
+    for lines in tasks:
+        mine = groups(lines, n)
+        success.append(_mean([chosen(group, kind, weights).success for group in mine]))
+        tokens.append(_mean([float(sum(sum(line.tokens) for line in group)) for group in mine]))
+    asked = value_tokens * n if kind.asks_critic else 0.0
+    return Point(Agent.BEST_OF_N, kind, n, tuple(success), tuple(tokens), asked)
+
+
+def candidates(tasks: Sequence[Sequence[Line]], kind: ScorerKind, weights: Weights) -> list[Weights]:
+    """Weights of the log-probability to try: multiples of the ratio of the spreads of the two scores."""
+    value = ScorerKind(kind.removesuffix("+logprob"))
+    told = [[x for lines in tasks for x in scores(lines, k, weights)] for k in (value, ScorerKind.LOGPROB)]
+    spread = [float(np.std(column)) if column else 0.0 for column in told]
+    unit = spread[0] / spread[1] if min(spread) > 0 else 1.0
+    return [Weights(weights.form, unit * factor) for factor in WEIGHTS]
+
+
+def choose_weight(tasks: Sequence[Sequence[Line]], kind: ScorerKind, n: int, weights: Weights) -> Weights:
+    """The weight under which ``kind`` does best on validation tasks; of equal ones the first."""
+
+    def success(candidate: Weights) -> float:
+        return float(np.nanmean([*point(tasks, kind, n, candidate, 0.0).success, 0.0]))
+
+    return max(candidates(tasks, kind, weights), key=success)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan

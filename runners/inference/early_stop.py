@@ -1,0 +1,125 @@
+"""Early stop: an episode is given up as soon as its score falls below a threshold.
+
+Invariant: the threshold, and which of two rules it belongs to, are chosen on validation episodes alone. Stopping
+changes nothing of what was sampled before, so what it would have saved is read off whole episodes, exactly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from agents.scorers import ScorerKind
+from runners.inference.lines import Line, Weights, running
+from runners.intervals import Interval
+
+
+class Rule(StrEnum):
+    """What is compared with the threshold."""
+
+    LEVEL = "level"
+    """The score itself."""
+    TURN = "turn"
+    """Its rank among those of successful validation episodes at the same turn."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When an episode is given up."""
+
+    kind: ScorerKind
+    weights: Weights
+    rule: Rule
+    threshold: float
+    first: int
+    of_turn: tuple[tuple[float, ...], ...] = ()
+    """The successful validation episodes' scores at each turn, ascending."""
+
+    def heights(self, line: Line) -> list[float]:
+        """What is compared with the threshold in each state in which an action was taken."""
+        found = running(line, self.kind, self.weights)
+        if self.rule == Rule.LEVEL:
+            return found
+        return [
+            bisect_left(self.of_turn[k], score) / len(self.of_turn[k]) if k < len(self.of_turn) else 1.0
+            for k, score in enumerate(found)
+        ]
+
+    def lowest(self, line: Line) -> float:
+        return min(self.heights(line)[self.first :], default=np.inf)
+
+    def turns(self, line: Line) -> int:
+        """How many turns are taken before it is given up."""
+        for k, height in enumerate(self.heights(line)):
+            if k >= self.first and height < self.threshold:
+                return k
+        return len(line.tokens)
+
+
+def choose(lines: Sequence[Line], kind: ScorerKind, candidates: Sequence[Weights], first: int, max_loss: float) -> Stop:
+    """The rule, the weights and the threshold that save most and lose at most ``max_loss`` of the episodes."""
+    stops = [stop for weights in candidates for stop in highest(lines, kind, weights, first, max_loss)]
+    return max(stops, key=lambda stop: saved(lines, stop))
+
+
+def highest(lines: Sequence[Line], kind: ScorerKind, weights: Weights, first: int, max_loss: float) -> list[Stop]:
+    """Of each rule the highest threshold that loses at most ``max_loss`` of the episodes to success."""
+    won = [line for line in lines if line.success]
+    scores = [running(line, kind, weights) for line in won]
+    longest = max(map(len, scores), default=0)
+    of_turn = tuple(tuple(sorted(s[k] for s in scores if k < len(s))) for k in range(longest))
+    found = []
+    for rule in Rule:
+        stop = Stop(kind, weights, rule, -np.inf, first, of_turn if rule == Rule.TURN else ())
+        lows = sorted(stop.lowest(line) for line in won)
+        allowed = int(max_loss * len(lines))
+        # The next success that would be lost sets the threshold: what lies below it is given up.
+        threshold = lows[allowed] if allowed < len(lows) else np.inf
+        found.append(replace(stop, threshold=float(threshold)))
+    return found
+
+
+def saved(lines: Sequence[Line], stop: Stop) -> float:
+    """Share of the sampled tokens of failing episodes that are not sampled any more."""
+    lost = [line for line in lines if not line.success]
+    whole = sum(sum(line.tokens) for line in lost)
+    return sum(sum(line.tokens[stop.turns(line) :]) for line in lost) / whole if whole else 0.0
+
+
+def figures(tasks: Sequence[Sequence[Line]], stop: Stop, draws: int = 1000) -> dict[str, Interval]:
+    """What the rule saves and loses, each with its 95 % percentile interval over resampled tasks.
+
+    ``failing_saved``: share of the failing episodes' tokens; ``tokens_saved``: of all episodes' tokens, those of lost
+    successes included; ``success_lost``: share of all episodes; ``failing_stopped``: share of the failing episodes.
+    """
+    lines = [line for mine in tasks for line in mine]
+    if not lines:
+        return {}
+    task_E = np.asarray([line.task for line in lines])
+    whole_E = np.asarray([float(sum(line.tokens)) for line in lines])
+    kept_E = np.asarray([float(sum(line.tokens[: stop.turns(line)])) for line in lines])
+    won_E = np.asarray([line.success > 0 for line in lines])
+    stopped_E = np.asarray([stop.turns(line) < len(line.tokens) for line in lines])
+    ones_E = np.ones(len(lines))
+    ratios: dict[str, tuple[np.ndarray, np.ndarray]] = {
+        "failing_saved": ((whole_E - kept_E) * ~won_E, whole_E * ~won_E),
+        "tokens_saved": (whole_E - kept_E, whole_E),
+        "success_lost": (1.0 * (stopped_E & won_E), ones_E),
+        "failing_stopped": (1.0 * (stopped_E & ~won_E), 1.0 * ~won_E),
+    }
+    rng = np.random.default_rng(0)
+    n = int(task_E.max()) + 1
+    weights_DE = [np.bincount(rng.integers(0, n, n), minlength=n)[task_E].astype(float) for _ in range(draws)]
+    return {name: _interval(up, down, weights_DE) for name, (up, down) in ratios.items()}
+
+
+def _interval(up_E: np.ndarray, down_E: np.ndarray, weights_DE: Sequence[np.ndarray]) -> Interval:
+    def share(weight_E: np.ndarray) -> float:
+        return float((weight_E * up_E).sum() / max((weight_E * down_E).sum(), 1e-12))
+
+    low, high = np.percentile([share(w) for w in weights_DE], [2.5, 97.5])
+    return Interval(share(np.ones(len(up_E))), float(low), float(high))

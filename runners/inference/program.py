@@ -1,0 +1,214 @@
+"""Measures agents that use scores: every scorer on the same tasks, with the same policy, at the same budgets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.console import Console
+
+from agent_envs.core import Task, TextEnv
+from agents.critic import Critic
+from agents.engine import SamplingSettings
+from agents.react import Episode
+from agents.rollout import SearchPlan
+from agents.scorers import ScorerKind, Scoring
+from agents.tot import Searched
+from runners.config import UserError
+from runners.controller import Controller
+from runners.inference import best_of_n, early_stop
+from runners.inference.figures import Point
+from runners.inference.lines import Line, Weights, lines_of
+from runners.inference.settings import Agent, BestOfN, EarlyStop, Likelihood, Sweep
+from runners.intervals import Interval, mean
+from runners.measure import Result, evaluate_tasks, has_oracle, pick_tasks
+from runners.searching import check_slots
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is measured, and with whom."""
+
+    agent: Agent
+    kinds: tuple[ScorerKind, ...]
+    parts: Mapping[str, Any]
+    sampling: SamplingSettings
+    samples: int
+    seed: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class Player:
+    """The policy that was loaded, and its critic."""
+
+    controller: Controller
+    env: TextEnv
+    console: Console
+    critic: Critic | None = None
+    discount: float = 1.0
+    verifies: bool = False
+    """Whether V behind an answer learned the outcome."""
+
+    def play(self, tasks: Sequence[Task], asked: Asked, samples: int, search: SearchPlan | None = None) -> Result:
+        return evaluate_tasks(
+            self.controller, asked.sampling, tasks, self.console, seed=asked.seed, samples=samples, search=search
+        )
+
+    def lines(self, result: Result) -> list[list[Line]]:
+        return lines_of(result, self.critic, getattr(self.env, "grammar", None))
+
+
+@dataclass
+class Found:
+    """What was measured."""
+
+    points: list[Point] = field(default_factory=list)
+    stops: list[dict[str, Any]] = field(default_factory=list)
+    weights: dict[str, float] = field(default_factory=dict)
+    """Of the mixed scorers, as they were chosen or given."""
+
+
+def check(asked: Asked, player: Player, split: str) -> None:
+    """Raises UserError where a scorer has nothing to go by."""
+    for kind in asked.kinds:
+        if kind.asks_critic and player.critic is None:
+            raise UserError(
+                f"the scorer {kind} needs a critic, and this model has none: name a run of an algorithm with a critic, "
+                "or other scorers with --scorer"
+            )
+        if kind in (ScorerKind.END_VALUE, ScorerKind.END_VALUE_LOGPROB) and not player.verifies:
+            raise UserError(
+                f"the scorer {kind} needs a critic whose last value learned the outcome: train with --selfac."
+                "terminal-target outcome, or take value"
+            )
+    asks_oracle = asked.agent != Agent.BEST_OF_N and ScorerKind.ORACLE in asked.kinds
+    if asks_oracle and not has_oracle(player.env, split):
+        raise UserError(f"the scorer oracle needs an oracle, and the environment {player.env.name} has none")
+    if asked.agent == Agent.TOT:
+        for tot in plans(asked):
+            check_slots(tot, asked.slots)
+
+
+def measure(asked: Asked, player: Player, split: str, tasks: Sequence[Task]) -> Found:
+    """Everything that was asked for. Raises UserError."""
+    valid: list[list[Line]] = []
+    if "validation" in asked.parts:
+        chosen = pick_tasks(player.env, "valid", asked.parts["validation"].tasks)
+        if split == "valid":
+            raise UserError("what is chosen on validation tasks is measured on others: leave --split at test")
+        valid = player.lines(player.play(chosen, asked, samples_of(asked)))
+    ways = {Agent.BEST_OF_N: _best_of_n, Agent.TOT: _tot, Agent.EARLY_STOP: _early_stop}
+    return ways[asked.agent](asked, player, tasks, valid)
+
+
+def samples_of(asked: Asked) -> int:
+    """Episodes of each task that are chosen from, or from which a weight is learned."""
+    if asked.agent == Agent.BEST_OF_N:
+        settings: BestOfN = asked.parts["best_of_n"]
+        return max(settings.n)
+    return asked.samples
+
+
+def weights_of(asked: Asked, kind: ScorerKind, valid: Sequence[Sequence[Line]]) -> Weights:
+    """How a scorer weighs what it goes by: as told, or as it does best on validation tasks."""
+    told: Likelihood = asked.parts.get("logprob", Likelihood())
+    weights = Weights(told.form, told.weight or 1.0)
+    if not (kind.asks_critic and kind.asks_policy) or told.weight:
+        return weights
+    return best_of_n.choose_weight(valid, kind, min(samples_of(asked), 4), weights)
+
+
+def _best_of_n(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
+    settings: BestOfN = asked.parts["best_of_n"]
+    before = player.critic.encoded_tokens if player.critic else 0
+    lines = player.lines(player.play(tasks, asked, max(settings.n)))
+    episodes = sum(map(len, lines))
+    value_tokens = (player.critic.encoded_tokens - before) / max(1, episodes) if player.critic else 0.0
+    found = Found([single(asked, lines)])
+    for kind in asked.kinds:
+        weights = weights_of(asked, kind, valid)
+        if kind.asks_critic and kind.asks_policy:
+            found.weights[kind] = weights.weight
+        found.points += [best_of_n.point(lines, kind, n, weights, value_tokens) for n in sorted(settings.n)]
+    return found
+
+
+def single(asked: Asked, tasks: Sequence[Sequence[Line]]) -> Point:
+    """One episode of each task: what every way of spending more has to beat."""
+    success = tuple(_mean([line.success for line in lines]) for lines in tasks)
+    tokens = tuple(_mean([float(sum(line.tokens)) for line in lines]) for lines in tasks)
+    return Point(Agent.REACT, "none", 1, success, tokens)
+
+
+def plans(asked: Asked) -> list[Any]:
+    """The settings of the search at each budget."""
+    tot, sweep = asked.parts["tot"], asked.parts["sweep"]
+    assert isinstance(sweep, Sweep)
+    try:
+        return [replace(tot, branch=branch) for branch in sorted(sweep.branch)] or [tot]
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def _tot(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
+    found = Found([single(asked, player.lines(player.play(tasks, asked, 1)))])
+    for kind in asked.kinds:
+        weights = weights_of(asked, kind, valid)
+        if kind.asks_critic and kind.asks_policy:
+            found.weights[kind] = weights.weight
+        for tot in plans(asked):
+            plan = SearchPlan(tot, Scoring(kind, weights.form, weights.weight, player.discount))
+            before = player.critic.encoded_tokens if player.critic else 0
+            result = player.play(tasks, asked, 1, plan)
+            read = player.critic.encoded_tokens - before if player.critic else 0
+            searches = [o if isinstance(o, Searched) else None for o in result.outcomes]
+            success = tuple(math.nan if s is None else float(bool(s.success)) for s in searches)
+            tokens = tuple(math.nan if s is None else float(s.sampled_tokens) for s in searches)
+            found.points.append(Point(Agent.TOT, kind, tot.branch, success, tokens, read / max(1, len(tasks))))
+    return found
+
+
+def _early_stop(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
+    settings: EarlyStop = asked.parts["early_stop"]
+    lines = player.lines(player.play(tasks, asked, asked.samples))
+    found = Found([single(asked, lines)])
+    flat = [line for mine in valid for line in mine]
+    told: Likelihood = asked.parts.get("logprob", Likelihood())
+    for kind in asked.kinds:
+        mixed = kind.asks_critic and kind.asks_policy
+        weights = Weights(told.form, told.weight or 1.0)
+        tried = best_of_n.candidates(valid, kind, weights) if mixed and not told.weight else [weights]
+        stop = early_stop.choose(flat, kind, tried, settings.first, settings.max_loss)
+        if mixed:
+            found.weights[kind] = stop.weights.weight
+        found.stops.append(
+            {
+                "scorer": kind.value,
+                "rule": stop.rule.value,
+                "threshold": stop.threshold,
+                "validation_saved": early_stop.saved(flat, stop),
+                "figures": early_stop.figures(lines, stop),
+                "stopped": stopped(lines, stop),
+            }
+        )
+    return found
+
+
+def stopped(tasks: Sequence[Sequence[Line]], stop: early_stop.Stop) -> dict[str, float]:
+    """What is left: success, and sampled tokens per episode."""
+    lines = [line for mine in tasks for line in mine]
+    ends = [stop.turns(line) for line in lines]
+    return {
+        "success": mean([line.success * (end == len(line.tokens)) for line, end in zip(lines, ends, strict=True)]),
+        "tokens": mean([float(sum(line.tokens[:end])) for line, end in zip(lines, ends, strict=True)]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+__all__ = ["Asked", "Episode", "Found", "Interval", "Player", "check", "measure"]

@@ -1,0 +1,136 @@
+"""How an agent is measured that uses scores: which settings act with which agent, and which scorers fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agents.scorers import SEARCHERS, LogprobForm, ScorerKind
+from agents.tot import ToTSettings
+
+
+class Agent(StrEnum):
+    """Who is measured."""
+
+    REACT = "react"
+    """One action for every state."""
+    BEST_OF_N = "best-of-n"
+    """n episodes of a task, of which a scorer chooses one without having seen the verdict."""
+    TOT = "tot"
+    """A search that a scorer leads."""
+    EARLY_STOP = "early-stop"
+    """One episode, given up as soon as its score falls below a threshold that was chosen on validation tasks."""
+
+
+K = ScorerKind
+FITTING = {
+    Agent.REACT: (),
+    Agent.BEST_OF_N: tuple(K),
+    Agent.TOT: SEARCHERS,
+    Agent.EARLY_STOP: (K.VALUE, K.LOGPROB, K.VALUE_LOGPROB, K.RANDOM, K.ORACLE),
+}
+USUAL = {
+    Agent.REACT: (),
+    Agent.BEST_OF_N: (K.RANDOM, K.MAJORITY, K.LOGPROB, K.VALUE, K.VALUE_LOGPROB, K.ORACLE),
+    Agent.TOT: (K.RANDOM, K.LOGPROB, K.VALUE, K.VALUE_LOGPROB),
+    Agent.EARLY_STOP: (K.VALUE,),
+}
+
+
+@dataclass(frozen=True)
+class BestOfN:
+    """How many episodes are chosen from."""
+
+    n: tuple[int, ...] = (2, 4, 8)
+    """Episodes per task, one budget each. As many as the largest number are played, once, for all scorers; a smaller n
+    is measured on all groups of n that they divide into."""
+
+    def __post_init__(self) -> None:
+        if not self.n or min(self.n) < 2 or len(set(self.n)) < len(self.n):
+            raise ValueError(f"n must be different numbers from 2 on, not {self.n}")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Budgets of a search."""
+
+    branch: tuple[int, ...] = ()
+    """Values of --tot.branch, one budget each; by default only that."""
+
+    def __post_init__(self) -> None:
+        if self.branch and (min(self.branch) < 2 or len(set(self.branch)) < len(self.branch)):
+            raise ValueError(f"branch must be different numbers from 2 on, not {self.branch}")
+
+
+@dataclass(frozen=True)
+class EarlyStop:
+    """When an episode is given up."""
+
+    max_loss: float = 0.01
+    """The threshold is the highest that loses no more than this share of the validation episodes to success."""
+    first: int = 1
+    """So many turns are taken in any case."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_loss < 1 or self.first < 0:
+            raise ValueError("max_loss must lie in 0..1, below 1, and first must not be negative")
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """How log-probabilities are used as scores."""
+
+    form: LogprobForm = LogprobForm.MEAN
+    """Mean or sum over the actions of log pi(action)."""
+    weight: float = 0.0
+    """What a unit of log-probability counts beside the value; 0: chosen on validation tasks."""
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise ValueError(f"weight must not be negative, but is {self.weight}")
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What thresholds and weights are chosen on."""
+
+    tasks: int = 200
+    """Validation tasks; none of them is measured."""
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1:
+            raise ValueError(f"tasks must be at least 1, not {self.tasks}")
+
+
+def check_scorers(agent: Agent, asked: Sequence[ScorerKind]) -> None:
+    """Raises ValueError for scorers that would have no effect."""
+    if asked and agent == Agent.REACT:
+        raise ValueError("scorer acts with agent best-of-n, tot or early-stop only: react does not choose")
+    for kind in asked:
+        if kind not in FITTING[agent]:
+            raise ValueError(f"{agent} cannot go by the scorer {kind}; there are {', '.join(FITTING[agent])}")
+    if len(set(asked)) < len(asked):
+        raise ValueError("a scorer is named twice")
+
+
+def scorers_of(agent: Agent, asked: Sequence[ScorerKind]) -> tuple[ScorerKind, ...]:
+    """The scorers that are compared."""
+    return tuple(asked) or USUAL[agent]
+
+
+def parts_of(agent: Agent, asked: Sequence[ScorerKind]) -> dict[str, type]:
+    """The settings that act with an agent and its scorers."""
+    kinds = scorers_of(agent, asked)
+    parts: dict[str, type] = {}
+    if agent == Agent.BEST_OF_N:
+        parts["best_of_n"] = BestOfN
+    if agent == Agent.TOT:
+        parts |= {"tot": ToTSettings, "sweep": Sweep}
+    if agent == Agent.EARLY_STOP:
+        parts["early_stop"] = EarlyStop
+    if any(kind.asks_policy for kind in kinds):
+        parts["logprob"] = Likelihood
+    if agent == Agent.EARLY_STOP or any(kind.asks_policy and kind.asks_critic for kind in kinds):
+        parts["validation"] = Validation
+    return parts
