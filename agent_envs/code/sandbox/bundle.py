@@ -16,23 +16,23 @@ from typing import Any
 _PACKAGE = "agent_envs.code.sandbox.zygote"
 
 BOOT = """
-import importlib, importlib.abc, importlib.util, json, os, sys
+import importlib.machinery, json, os, sys
 def read(fd, size):
     data = b""
     while len(data) < size:
         data += os.read(fd, size - len(data)) or sys.exit(4)
     return data
-class Bundle(importlib.abc.InspectLoader):
+class Bundle:
     turnwise = True
     def find_spec(self, name, path, target=None):
         if name in sources:
-            return importlib.util.spec_from_loader(name, self, is_package=self.is_package(name))
-    def is_package(self, name):
-        return any(other.startswith(name + ".") for other in sources)
-    def get_source(self, name):
-        return sources[name]
-    def get_code(self, name):
-        return compile(sources[name], "<" + name + ">", "exec", dont_inherit=True)
+            package = any(other.startswith(name + ".") for other in sources)
+            return importlib.machinery.ModuleSpec(name, self, is_package=package)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        name = module.__name__
+        exec(compile(sources[name], "<" + name + ">", "exec", dont_inherit=True), module.__dict__)
 fd = int(sys.argv[1])
 sources, main, config = json.loads(read(fd, int.from_bytes(read(fd, 8), "big")))
 sys.meta_path.insert(0, Bundle())

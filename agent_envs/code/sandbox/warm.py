@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import socket
 import sys
 import threading
@@ -44,7 +45,8 @@ _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "
 @dataclass
 class _Zygote:
     child: Child
-    orders: socket.socket
+    slots: list[socket.socket]
+    free: queue.LifoQueue[socket.socket]
     total_memory: bool
     no_group: str
 
@@ -112,11 +114,12 @@ class WarmSandbox:
         message = message_of(job, self.capabilities)
         with self._slots:
             zygote = self._running()
+            slot = zygote.free.get_nowait()
             ours, theirs = socket.socketpair()
             channel = Channel(ours)
             try:
                 with theirs:
-                    socket.send_fds(zygote.orders, [b"r"], [theirs.fileno()])
+                    socket.send_fds(slot, [b"r"], [theirs.fileno()])
                 deadline = monotonic() + job.limits.seconds + _GRACE
                 channel.send_bytes(message, _GRACE)
                 return result_of(channel.recv_bytes(deadline - monotonic(), most_bytes(job)), job)
@@ -130,6 +133,7 @@ class WarmSandbox:
                     self._drop(zygote)
                 raise SandboxFault(lost) from error
             finally:
+                zygote.free.put(slot)
                 channel.close()
 
     def _running(self) -> _Zygote:
@@ -158,31 +162,35 @@ class WarmSandbox:
 
     def _start(self) -> _Zygote:
         _check_machine()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            child = Child("agent_envs.code.sandbox.launch", output_mb=1, secrets=False, pass_fds=(theirs.fileno(),))
-            report = Channel(ours)
-            with contextlib.suppress(EOFError, TimeoutError):  # why is seen below
-                child.send_bytes(bundle.message("keeper", self._config(theirs.fileno())), _START)
+        pairs = [socket.socketpair() for _ in range(self._workers)]
+        slots, theirs = [ours for ours, _ in pairs], [other for _, other in pairs]
+        controls = [other.fileno() for other in theirs]
+        child = Child("agent_envs.code.sandbox.launch", output_mb=1, secrets=False, pass_fds=controls)
+        for other in theirs:
+            other.close()
+        report = Channel(slots[0])
         try:
+            with contextlib.suppress(EOFError, TimeoutError):  # why is seen below
+                child.send_bytes(bundle.message("keeper", self._config(controls)), _START)
             header, _ = wire.unpack(report.recv_bytes(_START, 1 << 16))
         except (EOFError, TimeoutError, ValueError) as error:
             reason = f"its process does not start ({child.ending(1)}): {_last_line(child)}"
-            child.kill()
-            report.close()
+            _close(child, slots)
             raise SandboxUnavailable(reason, "see whether this interpreter runs with the options -S -P") from error
         if not header["ready"]:
             child.ending(2)
-            child.kill()
-            report.close()
+            _close(child, slots)
             raise SandboxUnavailable(header["reason"], header["remedy"])
-        ours.settimeout(_GRACE)
-        return _Zygote(child, ours, header["total_memory"], header["no_group"])
+        free: queue.LifoQueue[socket.socket] = queue.LifoQueue()
+        for slot in slots:
+            slot.settimeout(_GRACE)
+            free.put(slot)
+        return _Zygote(child, slots, free, header["total_memory"], header["no_group"])
 
-    def _config(self, control: int) -> dict[str, object]:
+    def _config(self, controls: list[int]) -> dict[str, object]:
         prefix = os.path.realpath(sys.base_prefix)
         readable = list(dict.fromkeys([*_SYSTEM, sys.base_prefix, prefix]))
-        return {"cage": self._cage, "control": control, "readable": readable, "prefix": prefix}
+        return {"cage": self._cage, "controls": controls, "readable": readable, "prefix": prefix}
 
 
 def _check_machine() -> None:
@@ -198,11 +206,17 @@ def _check_machine() -> None:
 
 def _end(zygote: _Zygote, wait: float = 5.0) -> None:
     """Lets the keeper end its zygote and clean up; kills what is left of them."""
-    with contextlib.suppress(OSError):
-        zygote.orders.shutdown(socket.SHUT_RDWR)
-    zygote.orders.close()
+    for slot in zygote.slots:
+        with contextlib.suppress(OSError):
+            slot.shutdown(socket.SHUT_RDWR)
     zygote.child.ending(wait)
-    zygote.child.kill()
+    _close(zygote.child, zygote.slots)
+
+
+def _close(child: Child, slots: Sequence[socket.socket]) -> None:
+    child.kill()
+    for slot in slots:
+        slot.close()
 
 
 def _last_line(child: Child) -> str:

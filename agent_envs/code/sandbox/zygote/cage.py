@@ -1,7 +1,7 @@
 """What every way of caging a run has in common.
 
-Invariant: a cage is used by three processes that are forks of each other: the zygote (`start`, `fork`), the supervisor
-of a run (`enter`, `end`, `leave`) and the process that becomes the program (`confine`).
+Invariant: a cage is used by four processes, each a fork of the one before: the zygote (`start`), a slot (`settle`,
+`fork`), the supervisor of a run (`enter`, `end`, `leave`) and the process that becomes the program (`confine`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import resource
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent_envs.code.sandbox.zygote import linux
 
@@ -24,8 +24,7 @@ class Refused(Exception):  # noqa: N818
         self.reason, self.remedy = reason, remedy
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """What a run may take: seconds, bytes and counts."""
 
     seconds: float
@@ -38,8 +37,7 @@ class Bounds:
     open_files: int
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(NamedTuple):
     """What the system counted against a run: killed for memory, refused processes, largest memory in bytes."""
 
     oom: int = 0
@@ -59,6 +57,9 @@ class Cage(ABC):
     @abstractmethod
     def start(self) -> None:
         """In the zygote, once. Raises Refused."""
+
+    def settle(self) -> None:  # noqa: B027
+        """In a slot, the process from which runs are forked one after the other, once. Raises OSError."""
 
     def fork(self) -> int:
         """Forks the supervisor of a run; as `os.fork`."""
@@ -143,10 +144,8 @@ def kill_everybody() -> bool:
         reap_all()
 
 
-def lock_down(machine: str, *, alone: bool = False, bounding: bool = False) -> None:
-    """No capabilities, no way to new privileges, and the filter of system calls."""
-    from agent_envs.code.sandbox.zygote import seccomp
-
+def lock_down(program: bytes, *, bounding: bool = False) -> None:
+    """No capabilities, no way to new privileges, and the filter of system calls ``program``."""
     linux.drop_capabilities(bounding=bounding)
     linux.no_new_privileges()
-    linux.install_filter(seccomp.program(machine, os.getpid() if alone else None))
+    linux.install_filter(program)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def make_trees(owner: int) -> list[Tree]:
     Raises OSError where this process may not make such folders.
     """
     places = list(_places())
-    name = f"turnwise-{secrets.token_hex(6)}"
+    name = f"turnwise-{os.urandom(6).hex()}"
     made: list[Tree] = []
     try:
         for controllers, folder in places:

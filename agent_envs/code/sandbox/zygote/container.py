@@ -7,14 +7,13 @@ nobody, has none, and cannot touch the supervisor. One run at a time.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from agent_envs.code.sandbox.zygote import linux
+from agent_envs.code.sandbox.zygote import linux, seccomp
 from agent_envs.code.sandbox.zygote.cage import Bounds, Cage, Events, kill_everybody, lock_down, set_limits
 from agent_envs.code.sandbox.zygote.group import counted
 
@@ -29,7 +28,7 @@ class ContainerCage(Cage):
     counts_processes = False
 
     def __init__(self) -> None:
-        self._machine = platform.machine()
+        self._filter = seccomp.program(os.uname().machine)
         self._before = Events()
 
     def start(self) -> None:
@@ -55,7 +54,7 @@ class ContainerCage(Cage):
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
         linux.set_dumpable(True)
-        lock_down(self._machine)
+        lock_down(self._filter)
 
     def kill(self, pid: int) -> None:
         os.kill(-1, 9)

@@ -12,20 +12,19 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _DEPTH = 32
 _ENTRIES = 10_000
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass
-class Collected:
+class Collected(NamedTuple):
     """What is in the folder that was not put there as it is."""
 
-    changed: dict[str, bytes] = field(default_factory=dict)
-    deleted: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    changed: dict[str, bytes]
+    deleted: list[str]
+    skipped: list[str]
     """Names that are no regular files, too large, too deep, too many or unreadable."""
 
 
@@ -40,27 +39,26 @@ def put(folder: str, files: Mapping[str, bytes]) -> None:
 
 def take(folder: str, given: Mapping[str, bytes], most: int) -> Collected:
     """What changed against ``given``, of at most ``most`` bytes together."""
-    found = Collected()
+    changed: dict[str, bytes] = {}
+    skipped: list[str] = []
     seen: set[str] = set()
     room = most
     top = os.open(folder, _READ | os.O_DIRECTORY)
     try:
-        for name, parent, entry in _entries(top, found.skipped):
+        for name, parent, entry in _entries(top, skipped):
             seen.add(name)
             data = _content(parent, entry, max(room, len(given.get(name, b""))))
             if data is None:
-                found.skipped.append(name)
+                skipped.append(name)
             elif data != given.get(name):
                 if len(data) > room:
-                    found.skipped.append(name)
+                    skipped.append(name)
                 else:
-                    found.changed[name] = data
+                    changed[name] = data
                     room -= len(data)
     finally:
         os.close(top)
-    found.deleted = sorted(set(given) - seen)
-    found.skipped = sorted(found.skipped)[:100]
-    return found
+    return Collected(changed, sorted(set(given) - seen), sorted(skipped)[:100])
 
 
 def _entries(top: int, skipped: list[str]) -> Iterator[tuple[str, int, str]]:

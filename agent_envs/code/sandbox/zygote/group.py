@@ -1,24 +1,25 @@
-"""The control groups of one run: its limits, and what the kernel counted against it.
+"""The control groups of a slot: the limits of the run that it holds, and what the kernel counted against it.
 
-Invariant: they are made before the program starts and removed after its last process is dead. The supervisor is not in
-them: it lives on when the program's memory is spent.
+Invariant: a run's processes are born in its slot's group. The supervisor and the slot itself are in it too; they are
+small, count against the limit, and are not the ones to go when it is reached.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from agent_envs.code.sandbox.zygote.cage import Bounds, Events
 
+_OWN = 4
+"""Processes of a group that are not the program's: the slot, the supervisor, and one or two that are ending."""
 
-@dataclass(frozen=True)
-class Tree:
+
+class Tree(NamedTuple):
     """A folder of ours in a tree of control groups, behind a descriptor: its path may be out of sight."""
 
     version: int
@@ -26,43 +27,61 @@ class Tree:
     path: str
 
 
-@dataclass
 class Group:
-    """The groups of a run, one in each tree."""
+    """The groups of a slot, one in each tree: made once, and given new limits for every run."""
 
-    trees: list[Tree]
-    name: str = ""
+    def __init__(self, trees: list[Tree]) -> None:
+        self._trees = trees
+        self._name = os.urandom(6).hex()
+        self._before = Events()
 
-    def make(self, bounds: Bounds) -> None:
-        """Makes them, with their limits."""
-        self.name = secrets.token_hex(6)
-        for tree in self.trees:
-            os.mkdir(self.name, dir_fd=tree.fd)
-            for file, value in _limits(tree.version, bounds):
-                with contextlib.suppress(FileNotFoundError):  # another controller's tree, or no accounting of swap
-                    put(tree.fd, f"{self.name}/{file}", value)
+    def make(self) -> None:
+        """Makes them and moves this process into them. Raises OSError."""
+        for tree in self._trees:
+            os.mkdir(self._name, dir_fd=tree.fd)
+            put(tree.fd, f"{self._name}/cgroup.procs", "0")
 
-    def join(self) -> None:
-        """Moves this process into them."""
-        for tree in self.trees:
-            put(tree.fd, f"{self.name}/cgroup.procs", "0")
+    def limit(self, bounds: Bounds) -> None:
+        """Sets the limits of the run that begins. Raises OSError."""
+        memory, processes = str(bounds.memory), str(bounds.processes + _OWN)
+        for tree in self._trees:
+            if tree.version == 1:
+                # The second of these may not be below the first: it is set before a rise and after a fall.
+                self._try(tree, "memory.memsw.limit_in_bytes", memory, errno.EINVAL)
+                self._try(tree, "memory.limit_in_bytes", memory)
+                self._try(tree, "memory.memsw.limit_in_bytes", memory)
+                self._try(tree, "memory.max_usage_in_bytes", "0")
+            else:
+                self._try(tree, "memory.max", memory)
+                self._try(tree, "memory.swap.max", "0")
+            self._try(tree, "pids.max", processes)
+        self._before = self._counted()
 
     def events(self) -> Events:
-        """What they counted."""
-        return counted(partial(_get, tree.fd, self.name) for tree in self.trees)
+        """What they counted since then."""
+        now = self._counted()
+        return Events(now.oom - self._before.oom, now.refused - self._before.refused, now.peak)
 
-    def remove(self) -> None:
-        """Removes them."""
-        for tree in self.trees:
-            settled(partial(os.rmdir, self.name, dir_fd=tree.fd))
+    def _counted(self) -> Events:
+        return counted(partial(_get, tree.fd, self._name) for tree in self._trees)
+
+    def _try(self, tree: Tree, file: str, value: str, allowed: int = 0) -> None:
+        try:
+            put(tree.fd, f"{self._name}/{file}", value)
+        except FileNotFoundError:  # another controller's tree, or no accounting of swap
+            pass
+        except OSError as error:
+            if error.errno != allowed:
+                raise
 
 
-def _limits(version: int, bounds: Bounds) -> list[tuple[str, str]]:
-    memory, processes = str(bounds.memory), str(bounds.processes)
-    if version == 1:
-        files = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-        return [*((file, memory) for file in files), ("pids.max", processes)]
-    return [("memory.max", memory), ("memory.swap.max", "0"), ("pids.max", processes)]
+def prefer_for_killing() -> None:
+    """When the group's memory is spent, this process and its children go first, and those that watch them stay."""
+    fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, b"1000")
+    finally:
+        os.close(fd)
 
 
 def counted(readers: Iterable[Callable[[str], str]]) -> Events:
@@ -77,9 +96,8 @@ def counted(readers: Iterable[Callable[[str], str]]) -> Events:
                     refused += int(value)
                 elif name == counts:
                     oom += int(value)
-        for file in ("memory.max_usage_in_bytes", "memory.peak"):
-            for line in _lines(reader, file):
-                peak = int(line)
+        for line in _lines(reader, "memory.max_usage_in_bytes"):  # version 2 cannot count anew for each run
+            peak = int(line)
     return Events(oom, refused, peak)
 
 

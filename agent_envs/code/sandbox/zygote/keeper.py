@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from agent_envs.code.sandbox.zygote import cgroup, linux, loop, own, reach, wire
+from agent_envs.code.sandbox.zygote import cgroup, linux, loop, reach, wire
 from agent_envs.code.sandbox.zygote.cage import Cage, Refused
 from agent_envs.code.sandbox.zygote.group import Tree
-from agent_envs.code.sandbox.zygote.landlock import LandlockCage
-from agent_envs.code.sandbox.zygote.namespace import NamespaceCage
-from agent_envs.code.sandbox.zygote.process import ProcessCage
 
 
 class _Ended(Exception):  # noqa: N818
@@ -38,29 +35,43 @@ def main(config: Mapping[str, Any]) -> None:
     trees: list[Tree] = []
     folder = ""
     try:
-        try:
-            user = reach.spare_user() if os.geteuid() == 0 and config["cage"] != "process" else os.geteuid()
-            reason = ""
-            if config["cage"] == "namespace":
-                trees, reason = _trees(user)
-            else:
-                folder = _folder(user)
-            pid = os.fork()
-            if pid == 0:
-                _become_zygote(config, user, trees, folder, reason)
-        except Refused as refused:
-            _tell(config["control"], refused)
-            return
-        os.close(config["control"])
-        try:
-            os.waitpid(pid, 0)
-        except _Ended:
-            os.kill(pid, signal.SIGKILL)
+        user = reach.spare_user() if os.geteuid() == 0 and config["cage"] != "process" else os.geteuid()
+        reason = ""
+        if config["cage"] == "namespace":
+            trees, reason = _trees(user)
+        else:
+            folder = _folder(user)
+        status = _watch(config, user, trees, folder, reason)
+        if status == loop.NO_GROUP and trees:
+            cgroup.remove(trees)
+            trees = []
+            _watch(config, user, trees, folder, "a process may not be moved into a control group")
+    except Refused as refused:
+        _tell(config["controls"][0], refused)
     except _Ended:
         pass
     finally:
-        _clean(trees, folder)
+        _reap()
+        cgroup.remove(trees)
+        if folder:
+            from agent_envs.code.sandbox.zygote import own
+
+            own.remove(folder)
         os._exit(0)
+
+
+def _watch(config: Mapping[str, Any], user: int, trees: list[Tree], folder: str, reason: str) -> int:
+    """Starts a zygote and waits for its end; its exit status."""
+    pid = os.fork()
+    if pid == 0:
+        _become_zygote(config, user, trees, folder, reason)
+    try:
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except _Ended:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    _reap()
+    return status
 
 
 def _stop(*_: object) -> None:
@@ -69,15 +80,12 @@ def _stop(*_: object) -> None:
     raise _Ended
 
 
-def _clean(trees: list[Tree], folder: str) -> None:
+def _reap() -> None:
     while True:
         try:
             os.waitpid(-1, 0)  # the zygote, and the first process of its namespaces after it
         except ChildProcessError:
-            break
-    cgroup.remove(trees)
-    if folder:
-        own.remove(folder)
+            return
 
 
 def _trees(user: int) -> tuple[list[Tree], str]:
@@ -88,6 +96,8 @@ def _trees(user: int) -> tuple[list[Tree], str]:
 
 
 def _folder(user: int) -> str:
+    import tempfile
+
     try:
         folder = tempfile.mkdtemp(prefix="turnwise-sandbox-")
     except OSError as error:
@@ -116,12 +126,12 @@ def _become_zygote(config: Mapping[str, Any], user: int, trees: list[Tree], fold
             loop.warm()
             cage.start()
         except Refused as refused:
-            _tell(config["control"], refused)
+            _tell(config["controls"][0], refused)
             os._exit(3)
-        wire.write(config["control"], wire.pack({"ready": True, "total_memory": bool(trees), "no_group": reason}))
-        loop.serve(config["control"], cage)
+        report = wire.pack({"ready": True, "total_memory": bool(trees), "no_group": reason})
+        loop.serve(config["controls"], cage, partial(wire.write, config["controls"][0], report))
     except Refused as refused:
-        _tell(config["control"], refused)
+        _tell(config["controls"][0], refused)
     finally:
         os._exit(3)
 
@@ -129,10 +139,16 @@ def _become_zygote(config: Mapping[str, Any], user: int, trees: list[Tree], fold
 def _cage(name: str, readable: list[str], trees: list[Tree], folder: str) -> Cage:
     match name:
         case "namespace":
+            from agent_envs.code.sandbox.zygote.namespace import NamespaceCage
+
             return NamespaceCage(readable, trees)
         case "landlock":
+            from agent_envs.code.sandbox.zygote.landlock import LandlockCage
+
             return LandlockCage(folder, readable)
         case _:
+            from agent_envs.code.sandbox.zygote.process import ProcessCage
+
             return ProcessCage(folder)
 
 

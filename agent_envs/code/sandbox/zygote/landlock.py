@@ -9,10 +9,9 @@ Rights and scopes: Linux Documentation/userspace-api/landlock.rst, version 6.
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Sequence
 
-from agent_envs.code.sandbox.zygote import linux
+from agent_envs.code.sandbox.zygote import linux, seccomp
 from agent_envs.code.sandbox.zygote.cage import Bounds, Refused, lock_down, set_limits
 from agent_envs.code.sandbox.zygote.own import FolderCage
 
@@ -40,7 +39,7 @@ class LandlockCage(FolderCage):
             "/etc/ld.so.cache",
             "/etc/alternatives",
         ]
-        self._machine = platform.machine()
+        self._machine = os.uname().machine
 
     def start(self) -> None:
         try:
@@ -69,7 +68,7 @@ class LandlockCage(FolderCage):
             _allow(ruleset, path, files | _WRITE | _TRUNCATE, _LIST | _MAKE)
         linux.landlock_restrict(ruleset)
         os.close(ruleset)
-        lock_down(self._machine, alone=True)
+        lock_down(seccomp.program(self._machine, alone=os.getpid()))
 
     def end(self, pid: int) -> bool:
         return False  # it cannot start another process

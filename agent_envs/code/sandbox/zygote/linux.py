@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x20000, 0x02000000, 0x04000000
 CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
@@ -25,6 +24,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
 def _checked(result: int, what: str) -> int:
@@ -40,8 +40,7 @@ def _syscall(what: str, number: int, *arguments: int | bytes | ctypes.Array | ct
 
 
 def _prctl(what: str, *arguments: int) -> None:
-    padded = [*arguments, 0, 0, 0, 0][:5]
-    _checked(_libc.prctl(*map(ctypes.c_ulong, padded)), what)
+    _checked(_libc.prctl(*arguments, *[0] * (5 - len(arguments))), what)
 
 
 def unshare(flags: int) -> None:
@@ -82,7 +81,7 @@ def unmount(target: str) -> None:
 
 def pivot_root_here() -> None:
     """Makes the working directory, a mount, the root, and takes the old root away."""
-    _syscall("pivot_root", _PIVOT_ROOT[platform.machine()], b".", b".")
+    _syscall("pivot_root", _PIVOT_ROOT[os.uname().machine], b".", b".")
     unmount(".")
     os.chdir("/")
 
@@ -127,10 +126,7 @@ class _Program(ctypes.Structure):
 def install_filter(instructions: bytes) -> None:
     """Puts a seccomp filter of BPF ``instructions`` (8 bytes each) on this process, for good."""
     program = _Program(len(instructions) // 8, instructions)
-    _checked(
-        _libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.byref(program), ctypes.c_ulong(0), ctypes.c_ulong(0)),
-        "seccomp",
-    )
+    _prctl("seccomp", _PR_SET_SECCOMP, 2, ctypes.addressof(program))
 
 
 def landlock_abi() -> int:

@@ -12,17 +12,16 @@ import os
 import select
 import signal
 import socket
-import traceback
+from collections.abc import Callable, Sequence
 
 from agent_envs.code.sandbox.zygote import linux, python, run, wire
 from agent_envs.code.sandbox.zygote.cage import Cage
 
-_WARM = """
-argparse array ast bisect collections copy csv dataclasses datetime decimal enum fractions functools hashlib heapq io
-itertools json math operator os pathlib queue random re statistics string struct tempfile textwrap threading time
-traceback typing unittest
-"""
+_WARM = "bisect collections copy datetime functools heapq itertools json math operator random re string typing"
 """What programs import most; a run has it at once."""
+
+NO_GROUP = 5
+"""Exit status of a zygote whose slots cannot have control groups."""
 
 
 def warm() -> None:
@@ -33,16 +32,51 @@ def warm() -> None:
     gc.freeze()
 
 
-def serve(control: int, cage: Cage) -> None:
-    """Takes connections over the socket ``control``, one a run, until its other end is closed; never returns."""
-    orders = socket.socket(fileno=control)
-    signal.signal(signal.SIGCHLD, _reap)
-    while True:
-        _, connections, _, _ = socket.recv_fds(orders, 1, 1)
-        if not connections:
-            os._exit(0)
-        _start(cage, orders, connections[0], connections[0])
-        os.close(connections[0])
+def serve(controls: Sequence[int], cage: Cage, ready: Callable[[], None]) -> None:
+    """Serves a run at a time over each of the sockets, until one of them is closed; never returns.
+
+    Each has a slot, a process with a control group of its own, into which the runs are born: to move a process between
+    groups takes the kernel longer than the whole run. ``ready`` is called when all of them wait for a run.
+    """
+    listen, say = os.pipe()
+    for control in controls:
+        if os.fork() == 0:
+            os.close(listen)
+            for other in controls:
+                if other != control:
+                    os.close(other)
+            _be_slot(control, cage, say)
+    os.close(say)
+    for control in controls[1:]:
+        os.close(control)
+    for _ in controls:
+        if not os.read(listen, 1):
+            os._exit(NO_GROUP)
+    os.close(listen)
+    ready()
+    os.close(controls[0])
+    os.wait()
+    os._exit(0)  # and the other slots with it
+
+
+def _be_slot(control: int, cage: Cage, say: int) -> None:
+    try:
+        linux.die_with_parent(signal.SIGKILL)
+        cage.settle()
+        os.write(say, b"r")
+        os.close(say)
+        orders = socket.socket(fileno=control)
+        signal.signal(signal.SIGCHLD, _reap)
+        while True:
+            _, connections, _, _ = socket.recv_fds(orders, 1, 1)
+            if not connections:
+                break
+            _start(cage, orders, connections[0], connections[0])
+            os.close(connections[0])
+    except OSError:
+        _complain()
+    finally:
+        os._exit(0)
 
 
 def serve_stream(cage: Cage, source: int, sink: int) -> None:
@@ -79,9 +113,15 @@ def _start(cage: Cage, orders: socket.socket | None, source: int, sink: int) -> 
     except wire.Gone:
         pass  # nobody waits for this run any more
     except BaseException:
-        traceback.print_exc()
+        _complain()
     finally:
         os._exit(status)
+
+
+def _complain() -> None:
+    import traceback
+
+    traceback.print_exc()
 
 
 def _reap(*_: object) -> None:

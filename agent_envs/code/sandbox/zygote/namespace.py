@@ -13,14 +13,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import platform
 import signal
 import socket
 from collections.abc import Iterator, Sequence
 
-from agent_envs.code.sandbox.zygote import cgroup, linux, tree
+from agent_envs.code.sandbox.zygote import cgroup, linux, seccomp, tree
 from agent_envs.code.sandbox.zygote.cage import Bounds, Cage, Events, Refused, kill_everybody, lock_down, set_limits
-from agent_envs.code.sandbox.zygote.group import Group, Tree
+from agent_envs.code.sandbox.zygote.group import Group, Tree, prefer_for_killing
 
 _INSIDE = 1000
 _ALL = (
@@ -42,7 +41,7 @@ class NamespaceCage(Cage):
         self._readable = readable
         self._trees = trees
         self._group: Group | None = None
-        self._machine = platform.machine()
+        self._filter = seccomp.program(os.uname().machine)
         self._proc = self._pids = -1
         self._shows_processes = True
 
@@ -61,6 +60,11 @@ class NamespaceCage(Cage):
         socket.sethostname("sandbox")
         self._pids = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
 
+    def settle(self) -> None:
+        if self._trees:
+            self._group = Group(self._trees)
+            self._group.make()
+
     def fork(self) -> int:
         linux.unshare(linux.CLONE_NEWPID)  # for the next child only; it is its first process
         try:
@@ -73,19 +77,18 @@ class NamespaceCage(Cage):
         linux.set_dumpable(False)
         linux.unshare(_RUN)
         tree.mount_box(bounds.disk, bounds.inodes, proc=self._shows_processes)
-        if self._trees:
-            self._group = Group(self._trees)
-            self._group.make(bounds)
+        if self._group is not None:
+            self._group.limit(bounds)
 
     def confine(self, bounds: Bounds) -> None:
         linux.set_dumpable(True)
         if self._group is not None:
-            self._group.join()
+            prefer_for_killing()
         linux.unshare(linux.CLONE_NEWUSER)
         linux.set_dumpable(True)
         _map_user(self._proc, _INSIDE, _INSIDE)
         set_limits(bounds, processes=True)
-        lock_down(self._machine, bounding=True)
+        lock_down(self._filter, bounding=True)
 
     def kill(self, pid: int) -> None:
         os.kill(-1, signal.SIGKILL)
@@ -95,10 +98,6 @@ class NamespaceCage(Cage):
 
     def events(self) -> Events:
         return Events() if self._group is None else self._group.events()
-
-    def leave(self) -> None:
-        if self._group is not None:
-            self._group.remove()
 
 
 def _map_user(proc: int, uid: int, gid: int) -> None:

@@ -12,15 +12,13 @@ from __future__ import annotations
 import atexit
 import io
 import os
-import runpy
 import sys
-import threading
-import traceback
 import types
 from typing import NoReturn
 
 NAMES = ("python", "python3")
 _OURS = "agent_envs"
+_kept: list[types.ModuleType] = []
 _at_start: frozenset[str] = frozenset()
 
 
@@ -59,7 +57,8 @@ def run(argv: list[str]) -> NoReturn:
         except BaseException as error:
             _show(error)
         try:
-            threading._shutdown()  # type: ignore[attr-defined]
+            if "threading" in sys.modules:
+                sys.modules["threading"]._shutdown()
             atexit._run_exitfuncs()
         except BaseException as error:
             _show(error)
@@ -74,8 +73,8 @@ def run(argv: list[str]) -> NoReturn:
 
 def _fresh(argv: list[str]) -> None:
     """Makes the interpreter look as if it had just been started for ``argv``."""
-    for name in [name for name in sys.modules if name == _OURS or name.startswith(_OURS + ".")]:
-        del sys.modules[name]
+    ours = [name for name in sys.modules if name == _OURS or name.startswith(_OURS + ".")]
+    _kept.extend(map(sys.modules.pop, ours))  # to take them apart would cost time
     sys.meta_path[:] = [finder for finder in sys.meta_path if not getattr(finder, "turnwise", False)]
     sys.stdin = sys.__stdin__ = _stream(0, "r", "surrogateescape")  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, "w", "surrogateescape")  # type: ignore[misc]
@@ -120,6 +119,8 @@ def _main(argv: list[str]) -> None:
     kind = argv[1] if len(argv) > 1 else "-"
     if kind == "-m":
         sys.argv[0] = "-m"
+        import runpy
+
         runpy._run_module_as_main(argv[2])  # type: ignore[attr-defined]
     elif kind == "-c":
         _execute(argv[2], "<string>", space)
@@ -161,4 +162,4 @@ def _show(error: BaseException) -> None:
     try:
         sys.excepthook(type(error), error, trace)
     except BaseException:
-        traceback.print_exception(error)
+        sys.__excepthook__(type(error), error, trace)

@@ -13,7 +13,6 @@ import os
 import resource
 import select
 import time
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agent_envs.code.sandbox.zygote import files, payload, wire
@@ -26,18 +25,16 @@ class Fault(Exception):  # noqa: N818
     """The sandbox, not the program, failed."""
 
 
-@dataclass
 class Ended:
     """How a program ended."""
 
-    exit_code: int | None = None
-    signal: int | None = None
-    timeout: bool = False
-    flooded: bool = False
-    stray: bool = False
-    """Something that it started was alive after its end."""
-    wall: float = 0.0
-    output: dict[int, bytearray] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.exit_code: int | None = None
+        self.signal: int | None = None
+        self.timeout = self.flooded = False
+        self.stray = False  # something that it started was alive after its end
+        self.wall = 0.0
+        self.output = {1: bytearray(), 2: bytearray()}
 
 
 def serve(cage: Cage, source: int, sink: int) -> None:
@@ -69,7 +66,7 @@ def serve(cage: Cage, source: int, sink: int) -> None:
         "wall": ended.wall,
         "cpu": usage.ru_utime + usage.ru_stime,
         "rss": usage.ru_maxrss * 1024,
-        "events": asdict(events),
+        "events": events._asdict(),
         "names": list(found.changed),
         "deleted": found.deleted,
         "skipped": found.skipped,
@@ -92,7 +89,7 @@ def _supervise(cage: Cage, argv: list[str], stdin: bytes, bounds: Bounds, source
         os.close(fd)
     refusal = _refusal(said, bounds.seconds)
     started = time.monotonic()
-    ended = Ended(output={1: bytearray(), 2: bytearray()})
+    ended = Ended()
     watch = _Watch(pid, outer, stdin, source, bounds)
     try:
         watch.until(started + bounds.seconds, ended)

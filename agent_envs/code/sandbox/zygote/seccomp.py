@@ -84,7 +84,7 @@ def _looked_at(alone: int | None) -> dict[str, list[Instruction]]:
 
 
 def program(machine: str, alone: int | None = None) -> bytes:
-    """The filter for a machine (`platform.machine()`), 8 bytes an instruction.
+    """The filter for a machine (`os.uname`), 8 bytes an instruction.
 
     With ``alone``, the process's own id, it also has no second process or thread, signals nobody but itself, and leaves
     modes, owners and times of files as they are. Raises KeyError for a machine it does not know.
