@@ -151,10 +151,12 @@ class ActorCritic(nn.Module):
         row_N = torch.nonzero(batch.action_T >= 0).squeeze(1)
         logp_N, entropy_N = self._score(hidden_TD.index_select(0, batch.parent_T[row_N]), batch.token_T[row_N])
         zero_T = logp_N.new_zeros(len(batch))
+        value_S, read_SD = self._values(hidden_TD, batch)
         return Forward(
             logp_T=zero_T.index_copy(0, row_N, logp_N),
             entropy_T=zero_T.index_copy(0, row_N, entropy_N),
-            value_S=self._values(hidden_TD, batch),
+            value_S=value_S,
+            read_SD=read_SD,
         )
 
     @torch.no_grad()
@@ -226,13 +228,16 @@ class ActorCritic(nn.Module):
         logp, entropy = zip(*parts, strict=True)
         return torch.cat(logp), torch.cat(entropy)
 
-    def _values(self, hidden_TD: Tensor, batch: Batch) -> Tensor | None:
+    def _values(self, hidden_TD: Tensor, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
+        """(value_S, read_SD)."""
         hidden_ND, state_N = batch.at_prompts(hidden_TD)
         if self.value_head is None or not state_N.numel():
-            return None
+            return None, None
+        zero_SD = hidden_ND.new_zeros(batch.critic_S.numel(), hidden_ND.shape[1])
+        read_SD = zero_SD.index_copy(0, state_N, hidden_ND.detach())
         if self.critic is not None and self.critic.detach_body:
             hidden_ND = hidden_ND.detach()
-        return self.values_from(hidden_ND, state_N, batch.critic_S.numel())
+        return self.values_from(hidden_ND, state_N, batch.critic_S.numel()), read_SD
 
     def values_from(self, hidden_ND: Tensor, state_N: Tensor, states: int) -> Tensor:
         """value_S of ``states`` states: what the head reads off each of N critic prompts, 0 where there is none."""

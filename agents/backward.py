@@ -117,7 +117,7 @@ def critic_hidden(hidden: Callable[[Batch], Tensor], batch: Batch, max_tokens: i
 
 def _assemble(batch: Batch, parts: list[Part], outs: list[Forward]) -> Forward:
     logp_T = outs[0].logp_T.new_zeros(len(batch))
-    entropy_T, value_S = torch.zeros_like(logp_T), None
+    entropy_T, value_S, read_SD = torch.zeros_like(logp_T), None, None
     value_T = None if outs[0].value_T is None else outs[0].value_T.new_zeros(len(batch))
     for part, out in zip(parts, outs, strict=True):
         mine_P = part.row_P[part.own_P]
@@ -125,9 +125,11 @@ def _assemble(batch: Batch, parts: list[Part], outs: list[Forward]) -> Forward:
         entropy_T[mine_P] = out.entropy_T[part.own_P]
         if out.value_S is not None:  # 0 for the states that another part owns
             value_S = out.value_S if value_S is None else value_S + out.value_S
+        if out.read_SD is not None:
+            read_SD = out.read_SD if read_SD is None else read_SD + out.read_SD
         if value_T is not None and out.value_T is not None:
             value_T[mine_P] = out.value_T[part.own_P]
-    return Forward(logp_T, entropy_T, value_S, value_T)
+    return Forward(logp_T, entropy_T, value_S, value_T, read_SD)
 
 
 def backward(

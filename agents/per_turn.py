@@ -65,7 +65,7 @@ class PerTurn:
         logp_T, entropy_T = (
             zero_T.index_add(0, self.source_U[said_U], x_U[said_U]) for x_U in (out.logp_T, out.entropy_T)
         )
-        return Forward(logp_T, entropy_T, out.value_S)
+        return replace(out, logp_T=logp_T, entropy_T=entropy_T)
 
 
 def forward_apart(model: Callable[[Batch], Forward], batch: Batch, max_tokens: int) -> Forward:

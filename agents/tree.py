@@ -274,11 +274,13 @@ class Forward:
     value_S: Tensor | None = None
     value_T: Tensor | None = None
     """Of a critic that values tokens: what a path is worth once it was read up to this token."""
+    read_SD: Tensor | None = None
+    """What ``value_S`` was read from, without gradient; 0 where a state has no critic prompt. D: width of the model."""
 
     def detach(self) -> Forward:
         """The same numbers without their graph."""
         value_S, value_T = (None if x is None else x.detach() for x in (self.value_S, self.value_T))
-        return Forward(self.logp_T.detach(), self.entropy_T.detach(), value_S, value_T)
+        return Forward(self.logp_T.detach(), self.entropy_T.detach(), value_S, value_T, self.read_SD)
 
     def state_values(self, batch: Batch) -> Tensor | None:
         """value_S, of whichever critic there is; None without any."""

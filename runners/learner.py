@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.actor_critic import ActorCritic
-from agents.backward import backward, critic_hidden, cut, forward_parts
+from agents.backward import backward, cut, forward_parts
 from agents.forest import Tree
 from agents.packing import pack
 from agents.per_turn import backward_apart, forward_apart
@@ -61,6 +61,8 @@ class _Piece:
     batch: Batch
     old: Forward | None = None
     credit: Any = None
+    read_SD: Tensor | None = None
+    """What the values were read from when the last gradient was taken, where the head alone learns again."""
     weight_T: Tensor | None = None
     """What each token's gradient is multiplied by, where the engine's numbers are corrected for."""
     mismatch: dict[str, float] = field(default_factory=dict)
@@ -128,7 +130,7 @@ class Learner:
                     taken |= piece.episode_ids()
         for piece in pieces:
             learned.credited |= self.credited(piece)
-        replayed = self.learn_again(update, [piece.batch for piece in pieces])
+        replayed = self.learn_again(update, [Kept(piece.batch, piece.read_SD) for piece in pieces])
         learned.untrained = {name for piece in pieces for name in piece.episode_ids()} - taken
         learned.row = {
             key: mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
@@ -166,13 +168,12 @@ class Learner:
             parts = (part.batch for batch in batches for part in cut(batch, self.train.token_budget))
             self.model.calibrate(parts, mean(returns))
 
-    def learn_again(self, update: int, batches: Sequence[Batch]) -> list[float]:
+    def learn_again(self, update: int, minibatches: Sequence[Kept]) -> list[float]:
         """Steps of the critic alone on episodes of the last updates, these included; its losses before each."""
         if self.replay is None:
             return []
         policy = [] if self.train.replay_body else self.model.policy_parameters()
-        head_only = not (self.train.replay_body or self.algorithm.token_critic)
-        self.replay.keep(update, [Kept(batch, self.read(batch) if head_only else None) for batch in batches])
+        self.replay.keep(update, minibatches)
         losses = []
         try:
             for parameter in policy:
@@ -180,10 +181,10 @@ class Learner:
             for kept in self.replay.drawn(update):
                 batch = kept.batch.to(self.model.device)
                 again = partial(self.replayed_loss, batch)
-                if kept.read_ND is None:
+                if kept.read_SD is None:
                     loss = self.backward(self.model, batch, again, self.train.token_budget)
                 else:
-                    loss = again(self.values_only(batch, kept.read_ND.to(self.model.device)))
+                    loss = again(self.values_only(batch, kept.read_SD.to(self.model.device)))
                     loss.total.backward()
                 losses.append(float(loss.total.detach()))
                 self.step(loss.total)
@@ -192,14 +193,10 @@ class Learner:
                 parameter.requires_grad_(True)
         return losses
 
-    def read(self, batch: Batch) -> Tensor:
-        """read_ND: what the value head reads of a minibatch now."""
-        return critic_hidden(self.model.hidden, batch, self.train.token_budget)[0]
-
-    def values_only(self, batch: Batch, read_ND: Tensor) -> Forward:
+    def values_only(self, batch: Batch, read_SD: Tensor) -> Forward:
         """A forward of the value head alone."""
         silent_T, state_N = torch.zeros_like(batch.old_logp_T), torch.nonzero(batch.critic_S >= 0).squeeze(1)
-        return Forward(silent_T, silent_T, self.model.values_from(read_ND, state_N, batch.critic_S.numel()))
+        return Forward(silent_T, silent_T, self.model.values_from(read_SD[state_N], state_N, batch.critic_S.numel()))
 
     def replayed_loss(self, batch: Batch, new: Forward) -> Loss:
         critic = self.algorithm.critic_only(batch, new)
@@ -227,6 +224,7 @@ class Learner:
         def loss(new: Forward) -> Loss:
             if piece.old is None:
                 self.prepare(piece, new.detach())
+            piece.read_SD = None if self.train.replay_body else new.read_SD
             if piece.weight_T is not None:
                 new = corrected(new, piece.weight_T)
             return self.algorithm.loss(piece.batch, new, piece.credit)

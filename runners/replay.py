@@ -3,7 +3,7 @@
 Invariant: what is replayed in an update depends on the seed, the number of the update and the minibatches that are
 kept; a checkpoint holds all of these, about 50 bytes per token.
 
-Legend: N states with a critic prompt, D width of the model.
+Legend: S states, D width of the model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agents.tree import Batch
 
 KEY = "replay"
 """Beginning of the names of what is kept: ``replay.UPDATE.NUMBER.FIELD``."""
-READ = "read_ND"
+READ = "read_SD"
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,8 @@ class Kept:
     """One minibatch, on the CPU."""
 
     batch: Batch
-    read_ND: Tensor | None = None
-    """What the value head read at each critic prompt once the update had learned from these episodes, in the order of
-    the states; None where more than the head learns again."""
+    read_SD: Tensor | None = None
+    """What the value head read at each critic prompt when the update learned from these episodes; None without one."""
 
 
 class Replay:
@@ -45,7 +44,7 @@ class Replay:
         self.kept[update] = [
             Kept(
                 replace(kept.batch, anchor_S=("",) * len(kept.batch.anchor_S), ref_logp_T=None).to("cpu"),
-                None if kept.read_ND is None else kept.read_ND.cpu(),
+                None if kept.read_SD is None else kept.read_SD.cpu(),
             )
             for kept in minibatches
         ]
@@ -66,7 +65,7 @@ class Replay:
         for update, minibatches in self.kept.items():
             for i, kept in enumerate(minibatches):
                 columns = {f.name: getattr(kept.batch, f.name) for f in fields(Batch)}
-                columns |= {"trees": torch.tensor(kept.batch.trees), READ: kept.read_ND}
+                columns |= {"trees": torch.tensor(kept.batch.trees), READ: kept.read_SD}
                 place = f"{KEY}.{update}.{i}"
                 found |= {f"{place}.{name}": x for name, x in columns.items() if isinstance(x, Tensor)}
         return found
@@ -80,5 +79,5 @@ class Replay:
         self.kept = {}
         for (number, _), found in sorted(columns.items()):
             found |= {"trees": int(found["trees"]), "anchor_S": ("",) * found["prev_S"].numel()}
-            read_ND = found.pop(READ, None)
-            self.kept.setdefault(number, []).append(Kept(Batch(**found), read_ND))
+            read_SD = found.pop(READ, None)
+            self.kept.setdefault(number, []).append(Kept(Batch(**found), read_SD))

@@ -73,7 +73,7 @@ class Train:
     """How far back they go, the present update included; a checkpoint keeps these episodes."""
     replay_body: bool = False
     """Let those steps also move what the critic shares with the policy. Otherwise only the value head learns again,
-    from what it read when the update of these episodes was over."""
+    from what it read when the update learned from these episodes, which costs next to nothing."""
     correction: Correction = Correction.NONE
     """What is done where the engine's probabilities differ from the trainer's: weigh each token by their ratio, or that
     of its episode, truncated at correction_high or masked outside correction_low … correction_high."""
