@@ -51,8 +51,6 @@ class Cage(ABC):
     work = "/work"
     """The program's folder, for the processes of a run."""
     temporary = "/tmp"
-    counts_processes = True
-    """Whether RLIMIT_NPROC counts the processes of one run only."""
 
     @abstractmethod
     def start(self) -> None:

@@ -1,33 +1,32 @@
 """A cage inside a container: the engine keeps files, network, memory and processes; the program is another user.
 
 Invariant: the supervisor is the container's root with three capabilities (set user, set group, kill); the program is
-nobody, has none, and cannot touch the supervisor. One run at a time.
+another user, has none, and cannot touch the supervisor. One run at a time.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from agent_envs.code.sandbox.zygote import linux, seccomp
+from agent_envs.code.sandbox.zygote import linux, loop, seccomp, wire
 from agent_envs.code.sandbox.zygote.cage import Bounds, Cage, Events, kill_everybody, lock_down, set_limits
-from agent_envs.code.sandbox.zygote.group import counted
+from agent_envs.code.sandbox.zygote.group import counted, prefer_for_killing
 
-NOBODY = 65534
-_CGROUP = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup")
+_CGROUP = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup")  # of version 1, and of version 2
 _FOLDERS = ("/work", "/tmp", "/dev/shm")
 
 
 class ContainerCage(Cage):
     """The inside of the docker backend."""
 
-    counts_processes = False
-
-    def __init__(self) -> None:
+    def __init__(self, user: int) -> None:
+        self._user = user
         self._filter = seccomp.program(os.uname().machine)
         self._before = Events()
 
@@ -40,8 +39,8 @@ class ContainerCage(Cage):
 
     @contextmanager
     def as_owner(self) -> Iterator[None]:
-        os.setegid(NOBODY)
-        os.seteuid(NOBODY)
+        os.setegid(self._user)
+        os.seteuid(self._user)
         try:
             yield
         finally:
@@ -49,10 +48,11 @@ class ContainerCage(Cage):
             os.setegid(0)
 
     def confine(self, bounds: Bounds) -> None:
-        set_limits(bounds, processes=False)
+        prefer_for_killing()
+        set_limits(bounds, processes=True)
         os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.setresgid(self._user, self._user, self._user)
+        os.setresuid(self._user, self._user, self._user)
         linux.set_dumpable(True)
         lock_down(self._filter)
 
@@ -90,3 +90,12 @@ def _empty(folder: str) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def main(config: Mapping[str, Any]) -> None:
+    """The first process of a container: one run after the other over its standard streams; never returns."""
+    cage = ContainerCage(config["user"])
+    loop.warm()
+    cage.start()
+    wire.write(1, wire.pack({"ready": True}))
+    loop.serve_stream(cage, 0, 1)

@@ -25,8 +25,6 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 class LandlockCage(FolderCage):
     """The kernel's file rules for a process without privileges."""
 
-    counts_processes = False
-
     def __init__(self, base: str, readable: Sequence[str]) -> None:
         super().__init__(base)
         self._readable = [

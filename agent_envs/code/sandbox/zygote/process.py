@@ -16,8 +16,6 @@ from agent_envs.code.sandbox.zygote.own import FolderCage
 class ProcessCage(FolderCage):
     """A process like any other of this user."""
 
-    counts_processes = False
-
     def start(self) -> None:
         pass
 
