@@ -298,7 +298,8 @@ class ReAct:
             return None
         self.length += len(state.tokens)
         done = len(self.episode.turns)
-        cuts = self.thoughts is not None and not self._is_last(done)
+        # A limit of calls is none of the environment's: what is done beyond it must be an answer by itself.
+        cuts = self.thoughts is not None and done + 1 < self.thoughts.turns
         self.request = Request(
             session=self.session,
             tokens=state.tokens,
@@ -307,11 +308,6 @@ class ReAct:
             cut=self.chat.thought_ends if cuts else None,
         )
         return self.request
-
-    def _is_last(self, done: int) -> bool:
-        """Whether the thought after ``done`` others is the last one allowed."""
-        assert self.thoughts is not None
-        return done + 1 >= self.thoughts.turns or 0 < self.settings.call_limit <= done
 
 
 def anchor(observation: str) -> str:

@@ -148,6 +148,7 @@ class HFEngine:
             self._sessions[request.session] = session
             self._owner[session.row] = request.session
         session.request = request
+        self._cuts.ends = request.cut or self._cuts.ends
         self._waiting.append(session)
 
     def close_session(self, session: int) -> None:

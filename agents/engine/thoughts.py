@@ -2,7 +2,7 @@
 
 Invariants: the cut is made between tokens as they were sampled, nothing is decoded while sampling; a turn that is cut
 holds something before its blank line, so that empty factors merge with the one after them. A blank line may be complete
-within one token (".\\n\\n") or over two ("\\n", "\\n").
+within one token (".\\n\\n") or over two ("\\n", "\\n"). A token that is only a part of a character counts as something.
 
 Shapes: V vocabulary, R rows, N of them that sampled a token now.
 """
@@ -70,7 +70,6 @@ class Cuts:
         """A turn is sampled in ``row``, of which the tokens ``begun`` were sampled before."""
         self._on_R[row] = ends is not None
         if ends is not None:
-            self.ends = ends
             self._state_R[row] = ends.state(begun)
 
     def after(self, row_N: np.ndarray, token_N: np.ndarray) -> np.ndarray:
