@@ -53,13 +53,14 @@ class Expansion:
 
     def draws(self) -> list[Draw]:
         """The different actions, the one that was drawn first of each kind standing for it."""
-        kinds: dict[tuple[int, ...], Draw] = {}
+        kinds: dict[object, Draw] = {}
         for sibling, session in enumerate(self.sessions):
             completion = self.done[session]
-            if (twin := kinds.get(completion.tokens)) is not None:
+            kind = completion.tokens, completion.stop
+            if (twin := kinds.get(kind)) is not None:
                 twin.count += 1
             else:
-                kinds[completion.tokens] = Draw(sibling, session, completion)
+                kinds[kind] = Draw(sibling, session, completion)
         return list(kinds.values())
 
 
