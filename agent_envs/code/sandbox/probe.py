@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agent_envs.code.sandbox.interface import Limits, Sandbox, SandboxFault, SandboxUnavailable
 
-_LIMITS = Limits(seconds=10.0, memory_mb=64, processes=8)
+_LIMITS = Limits(seconds=10.0, memory_mb=64, processes=8, disk_mb=1, inodes=16)
 _PROGRAM = """
 import errno, json, os, signal, socket, sys, time
 given = json.load(sys.stdin)

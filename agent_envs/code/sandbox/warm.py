@@ -49,6 +49,7 @@ class _Zygote:
     free: queue.LifoQueue[socket.socket]
     total_memory: bool
     no_group: str
+    made: list[str]
 
 
 class WarmSandbox:
@@ -77,6 +78,11 @@ class WarmSandbox:
     def pid(self) -> int:
         """Of the keeper, the process above all others of this sandbox."""
         return self._running().child.pid
+
+    @property
+    def made(self) -> list[str]:
+        """Folders on this machine that exist while the sandbox is open: of control groups, and of runs."""
+        return self._running().made
 
     def run(
         self,
@@ -185,7 +191,7 @@ class WarmSandbox:
         for slot in slots:
             slot.settimeout(_GRACE)
             free.put(slot)
-        return _Zygote(child, slots, free, header["total_memory"], header["no_group"])
+        return _Zygote(child, slots, free, header["total_memory"], header["no_group"], header["made"])
 
     def _config(self, controls: list[int]) -> dict[str, object]:
         prefix = os.path.realpath(sys.base_prefix)

@@ -7,7 +7,6 @@ another user, has none, and cannot touch the supervisor. One run at a time.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any
 
 from agent_envs.code.sandbox.zygote import linux, loop, seccomp, wire
 from agent_envs.code.sandbox.zygote.cage import Bounds, Cage, Events, kill_everybody, lock_down, set_limits
+from agent_envs.code.sandbox.zygote.files import remove
 from agent_envs.code.sandbox.zygote.group import counted, prefer_for_killing
 
 _CGROUP = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup")  # of version 1, and of version 2
@@ -69,7 +69,8 @@ class ContainerCage(Cage):
     def leave(self) -> None:
         with self.as_owner():
             for folder in _FOLDERS:
-                _empty(folder)
+                for name in os.listdir(folder):
+                    remove(os.path.join(folder, name))
 
 
 def _counted() -> Events:
@@ -78,18 +79,6 @@ def _counted() -> Events:
 
 def _text(folder: str, file: str) -> str:
     return Path(folder, file).read_text()
-
-
-def _empty(folder: str) -> None:
-    for path in Path(folder).iterdir():
-        if path.is_dir() and not path.is_symlink():
-            for where, folders, _, _ in os.fwalk(path):
-                for name in folders:
-                    if not os.path.islink(os.path.join(where, name)):
-                        os.chmod(os.path.join(where, name), 0o700)
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def main(config: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ Invariants:
 
 - Nothing is followed: a name leads to a regular file or a folder of this very folder, or it is left out.
 - What is read is bounded in bytes, number and depth before it is read.
-- The processes of the run are dead when its files are taken out: nothing changes meanwhile.
+- The processes of the run are dead when its files are taken out or removed: nothing changes meanwhile.
 """
 
 from __future__ import annotations
@@ -88,8 +88,6 @@ def _speakable(name: str) -> bool:
 
 def _content(folder: int, name: str, most: int) -> bytes | None:
     """The bytes of a regular file of at most ``most`` bytes; None for anything else."""
-    if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-        return None
     try:
         fd = os.open(name, _READ, dir_fd=folder)
     except OSError:
@@ -99,3 +97,45 @@ def _content(folder: int, name: str, most: int) -> bytes | None:
         if not stat.S_ISREG(status.st_mode) or status.st_size > most:
             return None
         return file.read(most)
+
+
+def remove(path: str) -> None:
+    """Removes a file or a folder, whatever modes its owner gave to what is below; follows nothing. Raises OSError.
+
+    Folders are moved up before they are emptied: a path may be too long to be said, and too deep to be descended.
+    """
+    try:
+        if not _is_folder(path):
+            os.unlink(path)
+            return
+    except FileNotFoundError:
+        return
+    os.chmod(path, 0o700)
+    top = os.open(path, _READ | os.O_DIRECTORY)
+    mark, moved = os.urandom(8).hex(), 0
+    try:
+        while names := os.listdir(top):
+            for name in names:
+                if not _is_folder(name, top):
+                    os.unlink(name, dir_fd=top)
+                    continue
+                os.chmod(name, 0o700, dir_fd=top)
+                folder = os.open(name, _READ | os.O_DIRECTORY, dir_fd=top)
+                try:
+                    for below in os.listdir(folder):
+                        if not _is_folder(below, folder):
+                            os.unlink(below, dir_fd=folder)
+                            continue
+                        os.chmod(below, 0o700, dir_fd=folder)
+                        os.rename(below, f"{mark}-{moved}", src_dir_fd=folder, dst_dir_fd=top)
+                        moved += 1
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(path)
+
+
+def _is_folder(name: str, folder: int | None = None) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)

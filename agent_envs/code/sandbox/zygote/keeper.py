@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from agent_envs.code.sandbox.zygote import cgroup, linux, loop, reach, wire
+from agent_envs.code.sandbox.zygote import cgroup, files, linux, loop, reach, wire
 from agent_envs.code.sandbox.zygote.cage import Cage, Refused
 from agent_envs.code.sandbox.zygote.group import Tree
 
@@ -54,9 +54,7 @@ def main(config: Mapping[str, Any]) -> None:
         _reap()
         cgroup.remove(trees)
         if folder:
-            from agent_envs.code.sandbox.zygote import own
-
-            own.remove(folder)
+            files.remove(folder)
         os._exit(0)
 
 
@@ -128,7 +126,8 @@ def _become_zygote(config: Mapping[str, Any], user: int, trees: list[Tree], fold
         except Refused as refused:
             _tell(config["controls"][0], refused)
             os._exit(3)
-        report = wire.pack({"ready": True, "total_memory": bool(trees), "no_group": reason})
+        made = [tree.path for tree in trees] + [folder] * bool(folder)
+        report = wire.pack({"ready": True, "total_memory": bool(trees), "no_group": reason, "made": made})
         loop.serve(config["controls"], cage, partial(wire.write, config["controls"][0], report))
     except Refused as refused:
         _tell(config["controls"][0], refused)

@@ -6,12 +6,10 @@ Invariant: everything lies below one folder that the keeper made and removes.
 from __future__ import annotations
 
 import os
-import shutil
-import stat
 import tempfile
-from pathlib import Path
 
 from agent_envs.code.sandbox.zygote.cage import Bounds, Cage
+from agent_envs.code.sandbox.zygote.files import remove
 
 
 class FolderCage(Cage):
@@ -33,17 +31,3 @@ class FolderCage(Cage):
     @property
     def shown(self) -> str:
         return self.work
-
-
-def remove(folder: str) -> None:
-    """Removes a folder whatever modes its owner gave to what is below; follows nothing."""
-    for where, folders, _, _ in os.fwalk(folder, onerror=_ignore):
-        for name in folders:
-            path = Path(where, name)
-            if stat.S_ISDIR(path.lstat().st_mode):
-                path.chmod(0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _ignore(error: OSError) -> None:
-    """What cannot be listed is seen when it cannot be removed."""

@@ -52,7 +52,7 @@ def serve(cage: Cage, source: int, sink: int) -> None:
                 found = files.take(cage.work, given, bounds.collected)
             events = cage.events()
         finally:
-            cage.leave()
+            dirty = not _left(cage)
     except (OSError, Fault) as error:
         wire.write(sink, wire.pack({"fault": f"{type(error).__name__}: {error}"}))
         return
@@ -62,7 +62,7 @@ def serve(cage: Cage, source: int, sink: int) -> None:
         "signal": ended.signal,
         "timeout": ended.timeout,
         "flooded": ended.flooded,
-        "stray": ended.stray,
+        "stray": ended.stray or dirty,
         "wall": ended.wall,
         "cpu": usage.ru_utime + usage.ru_stime,
         "rss": usage.ru_maxrss * 1024,
@@ -74,6 +74,14 @@ def serve(cage: Cage, source: int, sink: int) -> None:
     own, shown = cage.shown.encode(), b"/work"
     out = [bytes(ended.output[fd]).replace(own, shown) for fd in (1, 2)]
     wire.write(sink, wire.pack(result, [*out, *found.changed.values()]))
+
+
+def _left(cage: Cage) -> bool:
+    try:
+        cage.leave()
+    except OSError:
+        return False
+    return True
 
 
 def _supervise(cage: Cage, argv: list[str], stdin: bytes, bounds: Bounds, source: int) -> Ended:
