@@ -24,7 +24,7 @@ _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000:
 _WRAPPED = (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _SPACES = re.compile(r"\\[,;:! ]|~|\s")
 _THOUSANDS = re.compile(r"[0-9]{1,3}(?:(?:,|\{,\})[0-9]{3})+(?=\.[0-9]|$)")
-_UNIT = re.compile(r"(?<=[0-9])[\u4e00-\u9fff]{1,4}$")
+_UNIT = re.compile(r"(?<=[0-9])\s?([\u4e00-\u9fff]{1,4})$")
 _NOT_UNITS = frozenset("十百千万亿兆成折半倍分点")
 """Characters that change the number before them."""
 _DECIMAL = re.compile(r"([0-9]{0,40})(?:\.([0-9]{0,40}))?")
@@ -104,7 +104,7 @@ def tidy(text: str) -> str:
             text = text[len(before) : len(text) - len(after)].strip()
     text = text.rstrip(".").strip()
     unit = _UNIT.search(text)
-    return text[: unit.start()] if unit and _NOT_UNITS.isdisjoint(unit[0]) else text
+    return text[: unit.start()] if unit and _NOT_UNITS.isdisjoint(unit[1]) else text
 
 
 def number(text: str) -> Fraction | None:

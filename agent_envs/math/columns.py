@@ -17,8 +17,10 @@ APPLY: dict[str, Callable[[int, int], int]] = {
 def columns(a: int, sign: str, b: int, *, forget: bool = False) -> tuple[list[str], int]:
     """(one sum for each digit, ones first; the value). ``forget`` leaves out whatever was carried or borrowed.
 
-    Both numbers are at least 0; a - b must not be negative, and × takes one digit.
+    ``b`` is at least 0, and × takes one digit. Below zero there are no columns: one sum says it all.
     """
+    if a < 0 or (sign == "-" and a < b):
+        return [f"{a} {sign} {b} = {APPLY[sign](a, b)}"], APPLY[sign](a, b)
     top, low = str(a)[::-1], str(b)[::-1]
     rows: list[str] = []
     digits: list[str] = []

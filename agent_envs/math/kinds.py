@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 
 _LOOK_AT = 160
 """A factor is short: what comes after so many characters says nothing about its kind."""
@@ -47,7 +48,12 @@ _ANY = re.compile("|".join(f"(?P<{kind}>{markers})" for kind, markers in _MARKER
 
 def kind_of(text: str) -> Kind | None:
     """The kind of a thought factor; None for one that just works on, or answers."""
-    found = _ANY.search(text.strip()[:_LOOK_AT])
+    return _kind(text.strip()[:_LOOK_AT])
+
+
+@lru_cache(maxsize=4096)
+def _kind(beginning: str) -> Kind | None:
+    found = _ANY.search(beginning)
     return Kind(found.lastgroup) if found and found.lastgroup else None
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agent_envs.math.kinds import Kind, kind_of
 from agent_envs.math.problem import LETTERS, Chain
 
 _LOOK_AT = 4000
 _CLAIM = re.compile(r"([A-G])\s?=([^,，.。;；:：?？!！\n]{0,200})")
-_NUMBER = re.compile(r"\s*(?:\$|\\\()?\s*([0-9]{1,9})\s*(?:\$|\\\))?\s*")
+_NUMBER = re.compile(r"\s*(?:\$|\\\()?\s*(-?[0-9]{1,9})\s*(?:\$|\\\))?\s*")
 _SILENT = frozenset({Kind.GUESS, Kind.REJECT, Kind.GOAL, Kind.PLAN, Kind.SPLIT})
 
 
@@ -44,7 +45,7 @@ def progress(chain: Chain, factors: Sequence[str]) -> Progress:
         changed = False
         if kind_of(text) in _SILENT:
             continue
-        for letter, claimed in _claims(text):
+        for letter, claimed in _claims(text[:_LOOK_AT]):
             at = LETTERS.index(letter)
             if 1 <= at <= min(len(values), len(chain.steps)) and values[at : at + 1] != [claimed]:
                 # Whatever was made from the old value is no longer claimed.
@@ -54,10 +55,11 @@ def progress(chain: Chain, factors: Sequence[str]) -> Progress:
     return Progress(tuple(values), wrong, changed and wrong == len(values) - 2)
 
 
-def _claims(text: str) -> list[tuple[str, int]]:
+@lru_cache(maxsize=1024)
+def _claims(text: str) -> tuple[tuple[str, int], ...]:
     claims = []
-    for letter, clause in _CLAIM.findall(text[:_LOOK_AT]):
+    for letter, clause in _CLAIM.findall(text):
         number = _NUMBER.fullmatch(clause.rpartition("=")[2])
         if number:
             claims.append((letter, int(number[1])))
-    return claims
+    return tuple(claims)

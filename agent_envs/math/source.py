@@ -16,7 +16,8 @@ def tasks_of(config: MathConfig, split: str) -> TaskSet:
 
     def number_of(task_id: str) -> int | None:
         number = task_id.removeprefix(f"math-{split}-")[:9]
-        return int(number) if number.isdecimal() and task_id == f"math-{split}-{number}" else None
+        # Not isdecimal alone: 017 and other writings of a number would name the same task.
+        return int(number) if number.isdecimal() and task_id == f"math-{split}-{int(number)}" else None
 
     if config.source == GENERATED:
         size = config.train_tasks if split == "train" else config.held_out_tasks
