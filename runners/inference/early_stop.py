@@ -6,7 +6,7 @@ changes nothing of what was sampled before, so what it would have saved is read 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -44,10 +44,14 @@ class Stop:
         found = running(line, self.kind, self.weights)
         if self.rule == Rule.LEVEL:
             return found
-        return [
-            bisect_left(self.of_turn[k], score) / len(self.of_turn[k]) if k < len(self.of_turn) else 1.0
-            for k, score in enumerate(found)
-        ]
+        return [self._rank(k, score) for k, score in enumerate(found)]
+
+    def _rank(self, turn: int, score: float) -> float:
+        """Share of the turn's scores below this one, equal ones counting half: 0 only below all of them."""
+        if turn >= len(self.of_turn):
+            return 1.0
+        among = self.of_turn[turn]
+        return (bisect_left(among, score) + bisect_right(among, score)) / (2 * len(among))
 
     def lowest(self, line: Line) -> float:
         return min(self.heights(line)[self.first :], default=np.inf)

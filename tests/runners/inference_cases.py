@@ -1,0 +1,23 @@
+"""Lines of episodes, written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runners.inference.lines import Line
+
+
+def line(
+    task: int,
+    won: bool,
+    values: Sequence[float] | None = None,
+    logps: Sequence[float] = (-1.0, -1.0),
+    tokens: Sequence[int] | None = None,
+    answer: object = "a",
+    luck: float = 0.5,
+    oracle: Sequence[float] | None = None,
+) -> Line:
+    told = None if values is None else tuple(values)
+    known = None if oracle is None else tuple(oracle)
+    counts = tuple(tokens) if tokens else (5,) * len(logps)
+    return Line(task, float(won), counts, tuple(logps), told, known, answer, luck)
