@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_envs.actions import Action, ActionError, Args, Grammar, Verb, render
+from agent_envs.actions import Action, ActionError, Args, Grammar, Thoughts, Verb, render
 
 GRAMMAR = Grammar(
     Verb("NAVIGATE", "title", aliases={"zh": "打开"}),
@@ -106,3 +106,16 @@ def test_parsing_is_linear(piece: str) -> None:
         return time.perf_counter() - began
 
     assert seconds(200_000) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("One thought.\n\n", "THINK"), ("\n\nOne thought.\n\n", "THINK"), ("a\n\nb", "THINK"), ("\n\n", "THINK"),
+        (" \n\n ", "THINK"), ("The end.", "ANSWER"), ("\n\nThe end.", "ANSWER"), ("a\nb\n", "ANSWER"), ("", "ANSWER"),
+        (" ", "ANSWER"), ("a\n \nb", "ANSWER"), ("SAY(x)", "ANSWER"), ("\ud800\n\n", "THINK"),
+    ],
+)  # fmt: skip
+def test_a_thought_is_whatever_is_ended_by_a_blank_line(text: str, name: str) -> None:
+    assert Thoughts().parse(text) == Action(name, text)
+    assert Thoughts().usage("en") == "" and "\\boxed{" in Thoughts().format("zh")

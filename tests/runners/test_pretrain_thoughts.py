@@ -1,0 +1,58 @@
+"""Demonstrations in thoughts: the chain that a small model is cloned from is the one that a rollout records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agent_envs.identity import IdentityEnv
+from agent_envs.math.config import MathConfig, Verifier
+from agent_envs.math.env import MathEnv
+from agents.chat import CRITIC_TEXT, Chat
+from agents.engine.base import Request
+from agents.engine.fake import FakeEngine
+from agents.react import Job
+from agents.rollout import rollout
+from agents.tiny.tokenizer import build_tokenizer
+from agents.tree import Node
+from runners.pretrain import chain, demonstrate
+
+ENV = MathEnv(MathConfig(verifier=Verifier.EXACT))
+
+
+def nodes(root: Node) -> list[tuple[str, tuple[int, ...]]]:
+    found, node = [], root
+    while True:
+        found.append((node.kind.value, node.tokens))
+        if not node.children:
+            return found
+        (node,) = node.children
+
+
+def test_a_demonstration_is_the_episode_of_a_model_that_says_it() -> None:
+    rng = np.random.default_rng(0)
+    tasks = [ENV.tasks("train")[i] for i in range(6)]
+    shown = [demonstrate(ENV, task, flaw=0.5, rng=rng) for task in tasks]
+    texts = [text for head, turns in shown for pair in (head, *turns) for text in pair]
+    chat = Chat(build_tokenizer(texts * 3, [*ENV.lexicon(), CRITIC_TEXT]))
+    for task, (head, turns) in zip(tasks, shown, strict=True):
+        made = nodes(chain(chat, head, turns))
+        message = [token for kind, tokens in made if kind == "action" for token in tokens]
+        assert message.count(chat.end_id) == 1 and message[-1] == chat.end_id
+        assert not any(tokens for kind, tokens in made[1:] if kind == "state")
+
+        def say(request: Request, history: tuple[int, ...]) -> Sequence[int]:
+            begins = len(made[0][1])  # noqa: B023
+            return message[max(0, len(history) + len(request.tokens) - begins) :]  # noqa: B023
+
+        (episode,) = rollout(ENV.fork, FakeEngine(say, chat.stop_ids), chat, [Job(task)]).episodes
+        assert nodes(episode.root) == made
+
+
+def test_where_turns_are_messages_each_one_ends() -> None:
+    env = IdentityEnv()
+    head, turns = demonstrate(env, env.tasks("train")[0], flaw=0.0, rng=np.random.default_rng(0))
+    chat = Chat(build_tokenizer([text for pair in (head, *turns) for text in pair] * 3, env.lexicon()))
+    actions = [tokens for kind, tokens in nodes(chain(chat, head, turns)) if kind == "action"]
+    assert head[2] == "" and len(actions) == 3 and all(tokens[-1] == chat.end_id for tokens in actions)
