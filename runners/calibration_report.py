@@ -35,7 +35,7 @@ def show(found: Mapping[str, Any], console: Console) -> None:
     table.add_column("", justify="right")
     for key, label in TITLES.items():
         if key in found["figures"]:
-            table.add_row(label, str(found["figures"][key] or "-"))
+            table.add_row(label, str(found["figures"][key] or "-").replace(" [", " \\["))
     for row in found["by_turn"]:
         told = "-" if row["auc"] is None else f"{row['auc']:.3f}"
         table.add_row(f"turn {row['turn'] + 1}: V, success, AUC", f"{row['value']:.3f}, {row['success']:.3f}, {told}")

@@ -41,7 +41,7 @@ from agents.rollout import FaultSettings
 from agents.scorers import ScorerKind
 from algorithms.base import Algorithm
 from algorithms.selfac import TerminalTarget
-from runners import calibration_report
+from runners import calibration_report, kinds
 from runners.actors import actor_of
 from runners.calibration import calibration, states_of
 from runners.config import UserError, dump_json, parse, run_program
@@ -200,12 +200,17 @@ def _figures(result: Result) -> dict[str, Any]:
     return figures
 
 
-def calibrated(found: Mapping[str, Mapping[str, Result]], policies: Policies) -> dict[str, Any]:
-    """How well the critic foretells the success of the trained policy's sampled episodes; nothing without a critic."""
-    if policies.critic is None:
-        return {}
-    episodes = [e for e in found["trained"]["sampled"].episodes if e.turns]
-    return calibration(states_of(episodes, policies.critic.values(episodes)))
+def looked_into(found: Mapping[str, Mapping[str, Result]], policies: Policies, env: TextEnv) -> dict[str, Any]:
+    """What else the last policy's sampled episodes tell: of the critic where there is one, of the kinds of thoughts."""
+    last = list(found)[-1]
+    episodes = [e for e in found[last]["sampled"].episodes if e.turns]
+    values = None if policies.critic is None else policies.critic.values(episodes)
+    told: dict[str, Any] = {}
+    if values is not None and (known := calibration(states_of(episodes, values))):
+        told["calibration"] = known
+    if (kind := kinds.kind_of(env)) is not None:
+        told["kinds"] = kinds.by_kind(episodes, values, kind)
+    return told
 
 
 def show(figures: Mapping[str, Any], console: Console) -> None:
@@ -261,19 +266,22 @@ def by_scores(
 
 
 def by_playing(
-    evaluate: Evaluate, controller: Controller, policies: Policies, tasks: Sequence[Task], console: Console
-) -> dict[str, Any]:
+    evaluate: Evaluate, controller: Controller, policies: Policies, env: TextEnv, tasks: Sequence[Task],
+    console: Console,
+) -> dict[str, Any]:  # fmt: skip
     """Measures the policies as they are, and the critic. Raises UserError."""
     found = measure(evaluate, controller, policies, tasks, console)
     figures = report(found)
     show(figures, console)
-    if known := calibrated(found, policies):
-        calibration_report.show(known, console)
-        figures["calibration"] = known
+    told = looked_into(found, policies, env)
+    if "calibration" in told:
+        calibration_report.show(told["calibration"], console)
         if evaluate.out:
             picture = evaluate.out.with_name(f"{evaluate.out.stem}-calibration.png")
-            calibration_report.draw(known, f"{evaluate.env}: {Path(evaluate.model).name}", picture)
-    return figures
+            calibration_report.draw(told["calibration"], f"{evaluate.env}: {Path(evaluate.model).name}", picture)
+    if "kinds" in told:
+        kinds.show(told["kinds"], console)
+    return figures | told
 
 
 def oracle_asked(evaluate: Evaluate) -> bool:
@@ -296,7 +304,7 @@ def main() -> None:
     try:
         controller = Controller(workers, evaluate.slots, parts["faults"])
         if evaluate.agent == Agent.REACT:
-            figures = by_playing(evaluate, controller, policies, tasks, console)
+            figures = by_playing(evaluate, controller, policies, env, tasks, console)
         else:
             figures = by_scores(evaluate, parts, controller, policies, env, tasks, console)
     finally:

@@ -1,0 +1,89 @@
+"""What the kinds of thoughts are worth, in environments whose turns are thoughts: how often each comes, how much the
+critic's value rises over it, and how often the episodes that have one succeed.
+
+Invariant: intervals resample whole tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from agent_envs.core import TextEnv
+from agents.react import Episode
+from runners.intervals import Interval
+
+KindOf = Callable[[str], str | None]
+OTHER = "other"
+"""A turn of no kind: it just works on, or answers."""
+TITLES = {"share": "share of turns", "change": "change of V", "success": "success of episodes with it"}
+
+
+def kind_of(env: TextEnv) -> KindOf | None:
+    """What tells the kind of a turn from its text; None where the environment's turns have none."""
+    if env.name != "math":
+        return None
+    from agent_envs.math import kinds
+
+    return kinds.kind_of
+
+
+def by_kind(
+    episodes: Sequence[Episode], values: Sequence[Sequence[float]] | None, kind: KindOf, draws: int = 400
+) -> dict[str, dict[str, Any]]:
+    """{kind: {"turns", "share", "change", "success"}}, the last three with intervals; no change without values.
+
+    The change over a turn is r + V(s') - V(s), with V = 0 behind the end of an episode that the environment ended.
+    """
+    rows: list[tuple[int, str, float, float, int]] = []
+    tasks: dict[str, int] = {}
+    for number, episode in enumerate(episodes):
+        task = tasks.setdefault(episode.job.task.id, len(tasks))
+        for k, ((action, state), (text, _)) in enumerate(zip(episode.turns, episode.texts, strict=True)):
+            change = np.nan
+            if values is not None:
+                after = 0.0 if state.terminated else values[number][k + 1]
+                change = action.reward + after - values[number][k]
+            rows.append((task, kind(text) or OTHER, change, float(bool(episode.success)), number))
+    if not rows:
+        return {}
+    task_X = np.asarray([row[0] for row in rows])
+    kind_X = np.asarray([str(row[1]) for row in rows])
+    change_X, success_X = (np.asarray([row[i] for row in rows], dtype=np.float64) for i in (2, 3))
+    episode_X = np.asarray([row[4] for row in rows])
+    rng = np.random.default_rng(0)
+    drawn = [np.bincount(rng.integers(0, len(tasks), len(tasks)), minlength=len(tasks))[task_X] for _ in range(draws)]
+    found: dict[str, dict[str, Any]] = {}
+    for name in sorted(set(kind_X), key=lambda n: -int((kind_X == n).sum())):
+        mine = kind_X == name
+        _, first = np.unique(np.where(mine, episode_X, -1), return_index=True)
+        once = np.zeros(len(rows), dtype=bool)  # each episode that has one, once
+        once[first] = True
+        found[name] = {
+            "turns": int(mine.sum()),
+            "share": _mean(mine.astype(np.float64), np.ones(len(rows), dtype=bool), drawn),
+            "change": None if values is None else _mean(change_X, mine, drawn),
+            "success": _mean(success_X, once & mine, drawn),
+        }
+    return found
+
+
+def _mean(x: np.ndarray, chosen: np.ndarray, drawn: Sequence[np.ndarray]) -> Interval:
+    told = [np.average(x[chosen], weights=w[chosen]) for w in drawn if w[chosen].sum()]
+    low, high = np.percentile(told, [2.5, 97.5]) if told else (np.nan, np.nan)
+    return Interval(float(x[chosen].mean()), float(low), float(high))
+
+
+def show(found: dict[str, dict[str, Any]], console: Console) -> None:
+    """The table that a person reads."""
+    table = Table(title="kinds of thoughts, sampled episodes, 95 % intervals over tasks", title_justify="left")
+    for name in ("kind", "turns", *TITLES.values()):
+        table.add_column(name, justify="left" if name == "kind" else "right")
+    for name, row in found.items():
+        cells = ("-" if row[key] is None else str(row[key]).replace(" [", " \\[") for key in TITLES)
+        table.add_row(name, str(row["turns"]), *cells)
+    console.print(table)
