@@ -52,8 +52,18 @@ class States:
 
     @property
     def half(self) -> npt.NDArray[np.bool_]:
-        """The state of each episode after half of its turns, rounded down."""
+        """The state of each episode after half of its turns, rounded down.
+
+        Which turn that is tells how long the episode is going to be, and so, often, how it ends: a predictor that knows
+        the turn's number knows more here than anybody could.
+        """
         return self.turn == self.turns // 2
+
+    @property
+    def middle(self) -> npt.NDArray[np.bool_]:
+        """The state after half of the median number of turns, of the episodes that last so long."""
+        last = self.turns[self.turn == 0]
+        return self.turn == (int(np.median(last)) // 2 if len(last) else 0)
 
 
 def states_of(episodes: Sequence[Episode], values: Sequence[Sequence[float]]) -> States:
@@ -126,15 +136,12 @@ def calibration(states: States, *, seed: int = 0, draws: int = 400) -> dict[str,
     learns = np.zeros(tasks, dtype=bool)
     learns[rng.permutation(tasks)[: tasks // 2]] = True
     learn, tell = states.where(learns[states.task]), states.where(~learns[states.task])
-    half = tell.where(tell.half)
     beside = predictor(learn, tell, success)
-    beside_half = predictor(learn.where(learn.half), half, success)
     value, won = np.clip(tell.value, 0, 1), tell.success > 0
     figures: dict[str, tuple[States, Figure]] = {
         "auc": (tell, lambda w: auc(tell.value, won, w)),
-        "auc_half": (half, lambda w: auc(half.value, half.success > 0, w)),
-        "auc_half_predictor": (half, lambda w: auc(beside_half, half.success > 0, w)),
-        "auc_half_gain": (half, lambda w: _less(half.value, beside_half, half.success > 0, w)),
+        **_against("middle", learn.where(learn.middle), tell.where(tell.middle)),
+        **_against("half", learn.where(learn.half), tell.where(tell.half)),
         "brier": (tell, lambda w: brier(value, tell.success, w)),
         "brier_predictor": (tell, lambda w: brier(beside, tell.success, w)),
     }
@@ -155,6 +162,16 @@ def calibration(states: States, *, seed: int = 0, draws: int = 400) -> dict[str,
         "figures": {name: _interval(figure, of.task, drawn) for name, (of, figure) in figures.items()},
         "reliability": reliability(value, tell.success),
         "by_turn": by_turn(tell),
+    }
+
+
+def _against(name: str, learn: States, tell: States) -> dict[str, tuple[States, Figure]]:
+    """V against the predictor, on the states to tell of."""
+    beside, won = predictor(learn, tell, success), tell.success > 0
+    return {
+        f"auc_{name}": (tell, lambda w: auc(tell.value, won, w)),
+        f"auc_{name}_predictor": (tell, lambda w: auc(beside, won, w)),
+        f"auc_{name}_gain": (tell, lambda w: _less(tell.value, beside, won, w)),
     }
 
 

@@ -10,10 +10,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+SHOWN = 8
+"""Turns of which the table tells, evenly spread over those that are known."""
 TITLES = {
     "auc": "AUC of V for success",
-    "auc_half": "… after half of the turns",
-    "auc_half_predictor": "… of a predictor that knows turn and level",
+    "auc_middle": "… in the middle: after half of the median number of turns",
+    "auc_middle_predictor": "… of a predictor that knows turn and level",
+    "auc_middle_gain": "… how much better V is",
+    "auc_half": "… after half of the episode's own turns",
+    "auc_half_predictor": "… of that predictor, which so knows the length too",
     "auc_half_gain": "… how much better V is",
     "brier": "Brier score of V",
     "brier_predictor": "… of that predictor",
@@ -36,7 +41,8 @@ def show(found: Mapping[str, Any], console: Console) -> None:
     for key, label in TITLES.items():
         if key in found["figures"]:
             table.add_row(label, str(found["figures"][key] or "-").replace(" [", " \\["))
-    for row in found["by_turn"]:
+    rows = found["by_turn"]
+    for row in (rows[i] for i in sorted({round(x) for x in np.linspace(0, len(rows) - 1, SHOWN)}) if rows):
         told = "-" if row["auc"] is None else f"{row['auc']:.3f}"
         table.add_row(f"turn {row['turn'] + 1}: V, success, AUC", f"{row['value']:.3f}, {row['success']:.3f}, {told}")
     console.print(table)

@@ -47,10 +47,12 @@ class Stop:
         return [self._rank(k, score) for k, score in enumerate(found)]
 
     def _rank(self, turn: int, score: float) -> float:
-        """Share of the turn's scores below this one, equal ones counting half: 0 only below all of them."""
+        """Share of the turn's scores below this one, equal ones counting half; below all of them how far, negative."""
         if turn >= len(self.of_turn):
             return 1.0
         among = self.of_turn[turn]
+        if score < among[0]:
+            return (score - among[0]) / (among[-1] - among[0] or 1.0)
         return (bisect_left(among, score) + bisect_right(among, score)) / (2 * len(among))
 
     def lowest(self, line: Line) -> float:
@@ -71,20 +73,31 @@ def choose(lines: Sequence[Line], kind: ScorerKind, candidates: Sequence[Weights
 
 
 def highest(lines: Sequence[Line], kind: ScorerKind, weights: Weights, first: int, max_loss: float) -> list[Stop]:
-    """Of each rule the highest threshold that loses at most ``max_loss`` of the episodes to success."""
-    won = [line for line in lines if line.success]
-    scores = [running(line, kind, weights) for line in won]
+    """Of each rule the highest threshold that loses at most ``max_loss`` of the episodes to success.
+
+    The ranks of the rule by turn are taken among the episodes of every other task, and the threshold from the rest: an
+    episode is never below all those that it is one of.
+    """
+    among, rest = [x for x in lines if x.task % 2 == 0], [x for x in lines if x.task % 2]
+    return [
+        at_most(lines, Stop(kind, weights, Rule.LEVEL, -np.inf, first), max_loss),
+        at_most(rest, Stop(kind, weights, Rule.TURN, -np.inf, first, ladder(among, kind, weights)), max_loss),
+    ]
+
+
+def ladder(lines: Sequence[Line], kind: ScorerKind, weights: Weights) -> tuple[tuple[float, ...], ...]:
+    """The scores of the successful ``lines`` at each turn, ascending."""
+    scores = [running(line, kind, weights) for line in lines if line.success]
     longest = max(map(len, scores), default=0)
-    of_turn = tuple(tuple(sorted(s[k] for s in scores if k < len(s))) for k in range(longest))
-    found = []
-    for rule in Rule:
-        stop = Stop(kind, weights, rule, -np.inf, first, of_turn if rule == Rule.TURN else ())
-        lows = sorted(stop.lowest(line) for line in won)
-        allowed = int(max_loss * len(lines))
-        # The next success that would be lost sets the threshold: what lies below it is given up.
-        threshold = lows[allowed] if allowed < len(lows) else np.inf
-        found.append(replace(stop, threshold=float(threshold)))
-    return found
+    return tuple(tuple(sorted(s[k] for s in scores if k < len(s))) for k in range(longest))
+
+
+def at_most(lines: Sequence[Line], stop: Stop, max_loss: float) -> Stop:
+    """The same rule with the highest threshold that loses at most ``max_loss`` of ``lines``."""
+    lows = sorted(stop.lowest(line) for line in lines if line.success)
+    allowed = int(max_loss * len(lines))
+    # The next success that would be lost sets the threshold: what lies below it is given up.
+    return replace(stop, threshold=float(lows[allowed]) if allowed < len(lows) else np.inf)
 
 
 def saved(lines: Sequence[Line], stop: Stop) -> float:

@@ -18,6 +18,8 @@ from runners.inference.program import Found
 from runners.intervals import Interval
 
 COLUMNS = ("agent", "scorer", "budget", "success", "tokens", "value tokens", *(f"over {b}" for b in BASELINES))
+WIDTH = 120
+"""Characters that the table needs."""
 STOPS = {
     "failing_saved": "tokens of failing episodes saved",
     "tokens_saved": "of all tokens saved",
@@ -68,7 +70,7 @@ def show(found: Found, console: Console) -> None:
             table.add_column(name, justify="left" if i < 2 else "right", no_wrap=True)
         for row in rows:
             table.add_row(*(cell.replace(" [", "\n\\[") for cell in row))
-        console.print(table)
+        console.print(table, width=max(console.width, WIDTH), crop=False)  # cut figures tell nothing
     for kind, weight in found.weights.items():
         console.print(f"{kind}: a unit of log-probability counts {weight:.4g}", highlight=False)
 

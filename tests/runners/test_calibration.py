@@ -40,6 +40,7 @@ def test_a_critic_that_knows_the_chance_is_calibrated() -> None:
     figures = found["figures"]
     assert figures["auc"].mean > 0.75 and figures["auc_half"].low > 0.7
     assert figures["auc_half_gain"].low > 0.1 and figures["auc_half_predictor"].high < 0.65
+    assert figures["auc_middle_gain"].low > 0.1 and figures["auc_middle"].low > 0.7
     assert figures["brier"].high < figures["brier_predictor"].low
     many = states(2000)
     rows = reliability(many.value, many.success)
@@ -60,6 +61,21 @@ def test_what_turn_and_level_tell_is_no_merit() -> None:
     figures = calibration(states(800, leak=True))["figures"]
     assert figures["auc_half"].low > 0.6, "it ranks well …"
     assert figures["auc_half_gain"].mean < 0.02, "… and no better than someone who saw no state"
+
+
+def test_half_of_its_own_turns_gives_an_episode_away_and_the_middle_does_not() -> None:
+    """Episodes of 4 turns succeed and those of 8 fail, at random as far as anybody can see before the end."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (e, e, k, 4 if won else 8, 0, rng.random(), float(won), 1.0)
+        for e in range(400)
+        for won in [rng.random() < 0.5]
+        for k in range(4 if won else 8)
+    ]
+    table = np.asarray(rows, dtype=np.float64).T
+    figures = calibration(States(*(table[i].astype(np.int_) for i in range(5)), *table[5:]))["figures"]
+    assert figures["auc_half_predictor"].mean > 0.99
+    assert figures["auc_middle_predictor"].mean == 0.5
 
 
 def test_the_predictor_by_hand() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -151,7 +152,7 @@ def test_where_values_fall_with_the_turns_the_rank_within_a_turn_tells_more() ->
     rng = Random(0)
     lines = []
     for i in range(400):
-        won = i % 2 == 0
+        won = i % 4 < 2
         values = [0.9 - 0.2 * k + 0.15 * won + 0.05 * rng.random() for k in range(5)]
         lines.append(line(i, won, (*values, 0.0), logps=(-1.0,) * 5))
     level, turn = early_stop.highest(lines, K.VALUE, W, 2, 0.0)
@@ -160,6 +161,23 @@ def test_where_values_fall_with_the_turns_the_rank_within_a_turn_tells_more() ->
     other = [line(i, x.success > 0, x.values, x.logps) for i, x in enumerate(lines[::-1])]
     assert early_stop.saved(other, turn) > 0.5
     assert early_stop.saved(lines, early_stop.choose(lines, K.RANDOM, [W], 2, 0.0)) < 0.1, "the control"
+
+
+def test_what_was_allowed_on_validation_tasks_is_lost_on_others() -> None:
+    """Many turns without a signal: whoever ranks episodes among themselves stops hardly any, and then many."""
+
+    def played(seed: int, n: int) -> list[Line]:
+        rng = Random(seed)
+        return [line(i, rng.random() < 0.5, [rng.random() for _ in range(21)], (-1.0,) * 20) for i in range(n)]
+
+    valid, test = played(0, 200), played(1, 600)
+    _, turn = early_stop.highest(valid, K.VALUE, W, 1, 0.0)
+    itself = early_stop.at_most(valid, replace(turn, of_turn=early_stop.ladder(valid, K.VALUE, W)), 0.0)
+    lost = {
+        name: early_stop.figures([[x] for x in test], stop)["success_lost"].mean
+        for name, stop in {"turn": turn, "itself": itself}.items()
+    }
+    assert lost["turn"] <= 0.03 < 0.06 < lost["itself"]
 
 
 # -- what is told --------------------------------------------------------------------------------------------------
