@@ -39,6 +39,8 @@ from agent_envs.code.sandbox.zygote.syscalls import numbers
 _START = 30.0
 _GRACE = 10.0
 """Seconds after its deadline in which a run's result must be here."""
+_ENDING = 1.0
+"""Seconds that a sandbox which ends may take to be seen ended."""
 _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/sbin")
 
 
@@ -134,6 +136,7 @@ class WarmSandbox:
                 raise SandboxFault(f"the run did not answer as it must ({error or 'too late'})") from error
             except (EOFError, OSError) as error:
                 lost = "the process of the run was ended from outside"
+                zygote.child.ending(_ENDING)
                 if not zygote.child.alive:
                     lost = f"the sandbox ended ({zygote.child.ending(1)}): {_last_line(zygote.child)}"
                     self._drop(zygote)

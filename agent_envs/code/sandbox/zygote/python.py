@@ -12,12 +12,14 @@ from __future__ import annotations
 import atexit
 import io
 import os
+import signal
 import sys
 import types
 from typing import NoReturn
 
 NAMES = ("python", "python3")
 _OURS = "agent_envs"
+_NOT_FLUSHED = 120  # as Python says it
 _kept: list[types.ModuleType] = []
 _at_start: frozenset[str] = frozenset()
 
@@ -47,7 +49,7 @@ def runs_here(argv: list[str]) -> bool:
 def run(argv: list[str]) -> NoReturn:
     """Runs the program and ends the process as Python would have."""
     _fresh(argv)
-    status = 1
+    status, interrupted = 1, False
     try:
         try:
             _main(argv)
@@ -55,6 +57,7 @@ def run(argv: list[str]) -> NoReturn:
         except SystemExit as stop:
             status = _status(stop)
         except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
             _show(error)
         try:
             if "threading" in sys.modules:
@@ -64,9 +67,13 @@ def run(argv: list[str]) -> NoReturn:
             _show(error)
         for stream in (sys.stdout, sys.stderr):
             try:
-                stream.flush()
+                if stream is not None and not stream.closed:
+                    stream.flush()
             except Exception:
-                status = 120 if stream is sys.stdout and not isinstance(stream, types.NoneType) else status
+                status = _NOT_FLUSHED
+        if interrupted:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
     finally:
         os._exit(status & 0xFF)
 
@@ -136,7 +143,7 @@ def _main(argv: list[str]) -> None:
                 f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr
             )
             raise SystemExit(2) from None
-        space["__file__"] = path
+        space |= {"__file__": path, "__cached__": None}
         _execute(source, path, space)
 
 

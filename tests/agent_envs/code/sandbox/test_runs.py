@@ -1,0 +1,187 @@
+"""Runs beside and after each other, and what happens when the sandbox itself is hit from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from attack_run import descendants
+from conftest import LIMITS, opened
+
+from agent_envs.code.sandbox import Job, Sandbox, SandboxFault, Status, warm
+from agent_envs.code.sandbox.choose import shared_sandbox
+from agent_envs.code.sandbox.warm import WarmSandbox
+
+LOCAL = ["namespace", "landlock", "unsafe-process"]
+
+
+@pytest.fixture
+def fresh() -> Iterator[WarmSandbox]:
+    with opened("namespace", workers=1) as sandbox:
+        assert isinstance(sandbox, WarmSandbox)
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[Sandbox]:
+    with opened("namespace") as sandbox:
+        yield sandbox
+
+
+_LEAVE = """
+import json, os, sys
+json.dumps = lambda *a: 'forged'
+os.environ['LEFT'] = 'x'
+sys.path.append('/left')
+for folder in ('.', os.environ['TMPDIR'], '/dev/shm', '/tmp'):
+    try:
+        open(folder + '/turnwise-left', 'w').write('x')
+    except OSError:
+        pass
+"""
+_LOOK = """
+import json, os, sys
+places = ('.', os.environ['TMPDIR'], '/dev/shm', '/tmp')
+found = [folder for folder in places if os.path.exists(folder + '/turnwise-left')]
+print(found, json.dumps(1), os.environ.get('LEFT'), '/left' in sys.path)
+"""
+
+
+@pytest.mark.parametrize("wall", LOCAL)
+def test_nothing_of_a_run_is_there_in_the_next(wall: str) -> None:
+    with opened(wall, workers=1) as sandbox:
+        try:
+            assert sandbox.run(["python", "-c", _LEAVE]).ok
+            found = sandbox.run(["python", "-c", _LOOK]).stdout
+        finally:
+            for folder in ("/tmp", "/dev/shm"):
+                Path(folder, "turnwise-left").unlink(missing_ok=True)
+    if wall == "unsafe-process":  # the control: what is left on the machine is found
+        assert found == b"['/dev/shm', '/tmp'] 1 None False\n"
+    else:
+        assert found == b"[] 1 None False\n"
+
+
+def test_the_memory_of_a_run_holds_nothing_of_another(namespace: Sandbox) -> None:
+    # The zygote never reads a job: the words of one are nowhere in what the next one inherits.
+    word = "a-word-" + os.urandom(8).hex()
+    scan = """
+import sys
+first, last = sys.stdin.read().split()
+word = (first + last).encode()
+found = 0
+for line in open('/proc/self/maps'):
+    span, rights = line.split()[:2]
+    if rights.startswith('rw'):
+        low, high = (int(x, 16) for x in span.split('-'))
+        with open('/proc/self/mem', 'rb', 0) as memory:
+            memory.seek(low)
+            try:
+                found += memory.read(high - low).count(word)
+            except OSError:
+                pass
+print(found)
+"""
+    namespace.run(["python", "-c", f"x = '{word}'"], {"a": word.encode()}, stdin=word.encode())
+    halves = f"{word[:9]} {word[9:]}".encode()
+    alone = int(namespace.run(["python", "-c", scan], stdin=halves).stdout)
+    beside = int(namespace.run(["python", "-c", scan], {"a": word.encode()}, stdin=halves).stdout)
+    assert alone <= 2 < beside + 2  # the word itself, put together by the scan
+    assert beside >= alone
+
+
+def test_bombs_beside_an_honest_run() -> None:
+    limits = replace(LIMITS, seconds=1.5, memory_mb=64, disk_mb=8)
+    forks = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
+    eats = "x = []\nwhile True:\n    try:\n        x.append(bytes(1 << 20))\n    except MemoryError:\n        pass\n"
+    honest = Job(["python", "-c", "print(sum(range(10**5)))"], limits=LIMITS)
+    with opened("namespace", workers=3) as sandbox:
+        jobs = [Job(["python", "-c", forks], limits=limits), Job(["python", "-c", eats], limits=limits), honest]
+        bomb, other, fine = sandbox.run_many(jobs)
+        assert fine.stdout == b"4999950000\n" and fine.wall < 5
+        assert bomb.status is Status.TIMEOUT and other.status in (Status.TIMEOUT, Status.OOM)
+        assert other.memory is not None and other.memory <= 64 * 1.1 * 2**20
+        assert sandbox.run(["python", "-c", "print(1)"]).ok
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_zygote_that_is_killed_is_a_fault_and_starts_again(fresh: WarmSandbox, number: int) -> None:
+    assert fresh.run(["python", "-c", ""]).ok
+    below = descendants(fresh.pid)
+    runs = threading.Timer(0.5, lambda: os.kill(fresh.pid, number))
+    runs.start()
+    with pytest.raises(SandboxFault):
+        fresh.run(["python", "-c", "import time; time.sleep(8)"])
+    runs.join()
+    assert fresh.run(["python", "-c", "print(1)"]).stdout == b"1\n"
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in below if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_a_zygote_that_is_stopped_is_a_fault_and_starts_again(
+    fresh: WarmSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm, "_GRACE", 1.0)
+    below = descendants(fresh.pid)
+    for pid in below:
+        with contextlib.suppress(ProcessLookupError):  # the supervisor of the probe, at its end
+            os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(SandboxFault, match="did not answer"):
+        fresh.run(["python", "-c", "print(1)"], limits=replace(LIMITS, seconds=0.2))
+    monkeypatch.setattr(warm, "_GRACE", 10.0)
+    assert fresh.run(["python", "-c", "print(1)"]).stdout == b"1\n"
+    assert not below & descendants(fresh.pid)
+
+
+_TRAINER = """
+import sys, threading, time
+from agent_envs.code.sandbox.choose import open_sandbox
+sandbox = open_sandbox(sys.argv[1])
+print(sandbox.pid, *sandbox.made, flush=True)
+threading.Timer(1.0, lambda: print('running', flush=True)).start()
+sandbox.run(['python', '-c', 'import time; time.sleep(60)'])
+"""
+
+
+@pytest.mark.parametrize("wall", ["namespace", "landlock"])
+def test_nothing_is_left_of_a_process_that_was_killed(wall: str) -> None:
+    trainer = subprocess.Popen(
+        [sys.executable, "-c", _TRAINER, wall], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert trainer.stdout is not None and trainer.stderr is not None
+    pid, *made = trainer.stdout.readline().split() or [""]
+    if not pid and not os.environ.get("CI"):
+        pytest.skip(trainer.stderr.read())
+    assert trainer.stdout.readline() == "running\n"
+    below = descendants(int(pid))
+    assert len(below) >= 5 and all(Path(path).exists() for path in made)
+    trainer.kill()
+    trainer.wait()
+    deadline = time.monotonic() + 8
+    there = [*(f"/proc/{each}" for each in below), *made]
+    while any(Path(path).exists() for path in there) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    trainer.communicate()
+    assert [path for path in there if Path(path).exists()] == []
+
+
+def test_a_process_shares_one_and_one_that_is_closed_says_so() -> None:
+    opened("unsafe-process").close()
+    shared = shared_sandbox("unsafe-process")
+    assert shared is shared_sandbox("unsafe-process")
+    assert shared.run(["python", "-c", "print(1)"]).ok
+    shared.close()
+    shared.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        shared.run(["true"])
