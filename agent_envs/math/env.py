@@ -54,10 +54,10 @@ class MathEnv(TextEnv):
     openings: ClassVar[Mapping[str, str]] = {"en": "Let's think step by step:", "zh": "让我们一步步思考："}
 
     def tasks(self, split: str) -> TaskSet:
+        check_installed(self.config.verifier)  # here, or a long run would find out at its first odd answer
         return tasks_of(self.config, split)
 
     def prepare(self) -> None:
-        check_installed(self.config.verifier)
         self.tasks("train")
 
     def instructions(self, language: str) -> str:

@@ -17,7 +17,7 @@ from agent_envs import registry
 from agent_envs.core import Task
 from agent_envs.faults import EnvFault
 from agent_envs.hosts import EnvHosts
-from agent_envs.math.config import MathConfig
+from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
 from agents.branching import Measure
 from agents.chat import Chat
@@ -30,7 +30,7 @@ from agents.rollout import rollout
 from agents.tiny.model import TinySettings, build_model
 from agents.tree import Kind, Node
 
-ENV = MathEnv(MathConfig(languages=("en",), max_turns=6))
+ENV = MathEnv(MathConfig(languages=("en",), max_turns=6, verifier=Verifier.EXACT))
 TASK = ENV.tasks("train")[0]
 BOX = "The answer is \\boxed{%s}."
 

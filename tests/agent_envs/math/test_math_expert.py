@@ -16,6 +16,7 @@ from agent_envs.math.oracle import chance
 from agent_envs.math.problem import Chain
 from agent_envs.math.progress import Progress, progress
 
+EXACT = MathConfig(verifier=Verifier.EXACT)
 HARD = MathConfig(min_steps=1, max_steps=6, operations=("+", "-", "×"), verifier=Verifier.EXACT)
 
 
@@ -33,13 +34,13 @@ def test_the_expert_solves_everything_and_the_flawed_one_does_not() -> None:
     env, rng = MathEnv(HARD), np.random.default_rng(0)
     assert all(played(env, i, 0.0, None)[0] for i in range(150))
     assert all(played(env, i, 0.0, rng)[0] for i in range(150)), "a demonstrator without a flaw too"
-    default = MathEnv()
+    default = MathEnv(EXACT)
     share = np.mean([played(default, i, 0.65, rng)[0] for i in range(300)])
     assert 0.35 < share < 0.75, share
 
 
 def test_demonstrations_hold_all_six_kinds_and_a_median_of_four_factors_or_more() -> None:
-    env, rng = MathEnv(), np.random.default_rng(1)
+    env, rng = MathEnv(EXACT), np.random.default_rng(1)
     shown = [played(env, i, 0.65, rng) for i in range(200)]
     kinds = Counter(kind_of(text) for _, thoughts in shown for text in thoughts)
     assert all(kinds[kind] >= 10 for kind in Kind), kinds

@@ -8,7 +8,7 @@ import pytest
 
 from agent_envs.core import SPLITS, SettingsError
 from agent_envs.math.columns import APPLY, carries, columns
-from agent_envs.math.config import MathConfig
+from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
 from agent_envs.math.problem import Chain, ask, generate
 
@@ -28,7 +28,7 @@ def test_no_problem_and_no_beginning_of_one_is_in_two_splits() -> None:
 
 
 def test_the_language_is_not_what_makes_a_problem() -> None:
-    english, chinese = (MathConfig(languages=(language,)) for language in ("en", "zh"))
+    english, chinese = (MathConfig(languages=(language,), verifier=Verifier.EXACT) for language in ("en", "zh"))
     assert chains(english, "test", 50) == chains(chinese, "test", 50)
     prompts = [MathEnv(config).tasks("test")[0].prompt for config in (english, chinese)]
     assert prompts[0] != prompts[1]
@@ -62,7 +62,7 @@ def test_a_problem_by_hand() -> None:
 
 
 def test_ids_are_found_and_foreign_ones_are_not() -> None:
-    tasks = MathEnv().tasks("valid")
+    tasks = MathEnv(MathConfig(verifier=Verifier.EXACT)).tasks("valid")
     assert tasks.find("math-valid-17") == tasks[17]
     for wrong in ("math-train-17", "math-valid-017", "math-valid-1000", "math-valid-x", "math-valid-"):
         assert tasks.find(wrong) is None
@@ -86,7 +86,7 @@ def test_settings_that_cannot_be_are_refused_in_one_line(wrong: dict[str, object
     if "reasoning" in str(wrong.get("source")):
         pytest.importorskip("reasoning_gym")
     with pytest.raises(SettingsError, match=words) as error:
-        MathEnv(MathConfig(**wrong)).tasks("train")[0]  # type: ignore[arg-type]
+        MathEnv(MathConfig(verifier=Verifier.EXACT, **wrong)).tasks("train")[0]  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
 
 
