@@ -103,11 +103,15 @@ class Sokoban(Puzzle[Board]):
         raise ActionError(f"there is a wall {way} of you", f"{way} 方向是墙")
 
     def mistake(self, board: Board) -> str | None:
-        """It pushes what it stands beside where it should have walked around."""
+        """In line with a box it walks straight up to it and pushes it, where it should have walked around."""
         best = self.best(board)
         if best is not None and _next(board.you, best) in board.boxes:
             return None
-        return next((way for way in self.moves(board) if _next(board.you, way) in board.boxes), None)
+        line = [box for box in board.boxes if box[0] == board.you[0] or box[1] == board.you[1]]
+        nearer = [
+            way for way in self.moves(board) if any(_far(_next(board.you, way), b) < _far(board.you, b) for b in line)
+        ]
+        return next((way for way in nearer if way != best), None)
 
     def thought(self, board: Board, move: str) -> str:
         """The next push that comes of it."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from agent_envs.core import SPLITS, SettingsError, Task, TaskSet
+from agent_envs.core import SettingsError, Task, TaskSet, check_split, number_after
 from agent_envs.puzzle.config import PuzzleConfig
 from agent_envs.puzzle.kinds import puzzle_of
 
@@ -32,10 +32,8 @@ class Problem:
 
 def tasks_of(config: PuzzleConfig, split: str) -> TaskSet:
     """The tasks of a split."""
-    if split not in SPLITS:
-        raise SettingsError(f"puzzle: no split {split!r}: use one of {', '.join(SPLITS)}")
+    check_split("puzzle", split)
     name = f"{config.kind}-{split}"
-
     puzzle = puzzle_of(config)
     named = _named(config, split)
 
@@ -47,12 +45,8 @@ def tasks_of(config: PuzzleConfig, split: str) -> TaskSet:
         prompt = "\n".join(filter(None, [puzzle.picture(board), show(config, board, turns)]))
         return Task(f"{name}-{index}", split, prompt, level=level, data=Problem(board, best, turns))
 
-    def number_of(task_id: str) -> int | None:
-        number = task_id.removeprefix(f"{name}-")[:9]
-        return int(number) if number.isdecimal() and task_id == f"{name}-{number}" else None
-
     size = config.train_tasks if split == "train" else _HELD_OUT
-    return TaskSet(size if named is None else len(named), build, number_of)
+    return TaskSet(size if named is None else len(named), build, lambda task_id: number_after(f"{name}-", task_id))
 
 
 def check_turns(config: PuzzleConfig) -> None:
