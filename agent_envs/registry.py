@@ -23,6 +23,7 @@ ENVS: dict[str, str] = {
     "identity": "agent_envs.identity:IdentityEnv",
     "math": "agent_envs.math.env:MathEnv",
     "puzzle": "agent_envs.puzzle.env:PuzzleEnv",
+    "reasoning_gym": "agent_envs.adapters.reasoning_gym:ReasoningGymEnv",
     "wiki": "agent_envs.wiki.env:WikiEnv",
 }
 

@@ -1,0 +1,1 @@
+"""Environments that others wrote, played under this package's contract."""

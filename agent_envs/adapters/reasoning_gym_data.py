@@ -1,0 +1,73 @@
+"""Entries of reasoning-gym's data sets, each made from (data set, seed, number) alone.
+
+Invariant: the same three make the same entry in every process, and no global random state is changed. Some data sets
+draw from the global generators of `random` and numpy; these are set from the three beforehand, and put back.
+
+Imported only where the extra `reasoning-gym` is wanted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from agent_envs.core import SettingsError
+
+try:
+    import reasoning_gym
+    from reasoning_gym.factory import DATASETS
+except ImportError as error:
+    raise SettingsError("reasoning-gym is not installed: pip install 'turnwise[reasoning-gym]'") from error
+
+BLOCK = 64
+"""Entries that one of the library's data sets is opened with; the next ones come from another, with its own seed."""
+_NEEDS_MORE = ("composite",)
+"""Data sets that cannot be made from a name."""
+
+
+def names() -> list[str]:
+    """The data sets that can be made from their name."""
+    return sorted(set(DATASETS) - set(_NEEDS_MORE))
+
+
+def entry(dataset: str, seed: int, number: int) -> Mapping[str, Any]:
+    """The entry of that number: "question", "answer" and "metadata", as the library makes it.
+
+    Raises whatever the library raises.
+    """
+    block, at = divmod(number, BLOCK)
+    with _own_randomness(f"{dataset}-{seed}-{number}"):
+        made: Mapping[str, Any] = opened(dataset, seed, block)[at]
+        return made
+
+
+@lru_cache(maxsize=16)
+def opened(dataset: str, seed: int, block: int) -> Any:
+    """The library's data set of that block. It adds the number of an entry to its seed, so seeds lie a block apart."""
+    with _own_randomness(f"{dataset}-{seed}-{block}") as drawn:
+        return reasoning_gym.create_dataset(dataset, seed=drawn // (2 * BLOCK) * BLOCK, size=BLOCK)
+
+
+def digest(question: str) -> str:
+    """What a question is recognised by in another process."""
+    return blake2b(question.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+@contextmanager
+def _own_randomness(purpose: str) -> Iterator[int]:
+    """Sets the global generators from `purpose`, and puts them back as they were. The seed is told."""
+    seed = int.from_bytes(blake2b(purpose.encode(), digest_size=4).digest(), "big")
+    before, before_numpy = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield seed
+    finally:
+        random.setstate(before)
+        np.random.set_state(before_numpy)

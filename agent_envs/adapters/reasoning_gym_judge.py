@@ -1,0 +1,20 @@
+"""What runs in the killable process of `agent_envs.outside`: the scorers of reasoning-gym's data sets.
+
+Invariant: the entry is made again here, and is the one that was asked about; of what a model wrote there is only the
+answer. Some of these scorers evaluate it. Never imported by what trains.
+"""
+
+from __future__ import annotations
+
+from agent_envs.adapters.reasoning_gym_data import BLOCK, digest, entry, opened
+
+
+def score(dataset: str, seed: int, number: int, question: str, answer: str) -> float:
+    """What the data set's own scorer gives for an answer. Raises ValueError when the entry has another question.
+
+    `question` is the `digest` of the question that was asked.
+    """
+    found = entry(dataset, seed, number)
+    if digest(found["question"]) != question:
+        raise ValueError(f"entry {number} of {dataset} is another one in this process")
+    return float(opened(dataset, seed, number // BLOCK).score_answer(answer, found))
