@@ -37,7 +37,8 @@ def test_ten_thousand_hostile_answers(gold: str, tmp_path: Path) -> None:
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"\n{gold}: {dict(reasons.most_common())}; slowest {slowest:.1f} s, {spent:.1f} s of computing here")
     assert spent < 120, "what is hard to compute is computed elsewhere"
-    assert reasons["verified: wrong"] > 500 and len(reasons) > 3, "the control: they do reach the verifier"
+    assert reasons["verified: wrong"] > 500, "the control: they do reach the verifier"
+    assert any(reason.startswith("hung") for reason in reasons), "the control: there are some that never end"
     assert not marker.exists()
     eval(CARRIED_OUT[1].format(str(marker)))
     assert marker.exists(), "the control: they do run where somebody evaluates them"

@@ -73,4 +73,9 @@ def _odd(rng: Random, marker: str) -> str:
     )  # fmt: skip
 
 
-_KINDS = (_tower, _large, _braces, _nested, _long, _digits, _code, _odd)
+def _endless(rng: Random, marker: str) -> str:
+    """Short enough to be sent, and nothing that would ever be computed."""
+    return rng.choice(["((%d!)!)!", "(((%d!)!))!", "\\frac{((%d!)!)!}{2}"]) % rng.randint(8, 12)
+
+
+_KINDS = (_tower, _large, _braces, _nested, _long, _digits, _code, _odd, _endless)

@@ -114,10 +114,13 @@ def test_answers_that_would_only_be_computed_until_they_are_killed_are_not_sent(
 @needs_verifier
 def test_hostile_answers_are_wrong_soon_and_carry_nothing_out(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    for text in hostile_answers(60, str(marker)):
+    found = []
+    for text in hostile_answers(54, str(marker)):
         began = perf_counter()
-        assert not verdict("85", text).right, text[:80]
+        found.append(verdict("85", text, seconds=1))
+        assert not found[-1].right, text[:80]
         assert perf_counter() - began < 60
+    assert any(verdict.unverified.startswith("hung") for verdict in found), "the control: some never end"
     assert not marker.exists()
     for code in CARRIED_OUT:  # they do run where somebody evaluates them
         eval(code.format(str(marker)))
