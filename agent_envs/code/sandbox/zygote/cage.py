@@ -1,7 +1,7 @@
 """What every way of caging a run has in common.
 
 Invariant: a cage is used by four processes, each a fork of the one before: the zygote (`start`), a slot (`settle`,
-`fork`), the supervisor of a run (`enter`, `end`, `leave`) and the process that becomes the program (`confine`).
+`fork`), the supervisor of a run (`prepare`, `enter`, `end`, `leave`) and what becomes the program (`confine`).
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ class Cage(ABC):
     def fork(self) -> int:
         """Forks the supervisor of a run; as `os.fork`."""
         return os.fork()
+
+    def prepare(self) -> None:  # noqa: B027
+        """In the supervisor, before it has a run: what does not depend on the run. Raises OSError."""
 
     @abstractmethod
     def enter(self, bounds: Bounds) -> None:

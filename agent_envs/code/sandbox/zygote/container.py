@@ -33,8 +33,10 @@ class ContainerCage(Cage):
     def start(self) -> None:
         linux.set_dumpable(False)
 
-    def enter(self, bounds: Bounds) -> None:
+    def prepare(self) -> None:
         linux.adopt_orphans()
+
+    def enter(self, bounds: Bounds) -> None:
         self._before = _counted()
 
     @contextmanager

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from agent_envs.code.sandbox.zygote.cage import Bounds, Events
 
-_OWN = 5
-"""Processes of a group that are not the program's: the slot, the supervisor, and up to three that are ending."""
+_OWN = 6
+"""Processes of a group that are not the program's: slot, supervisor, the next one, and three that are ending."""
 
 
 class Tree(NamedTuple):

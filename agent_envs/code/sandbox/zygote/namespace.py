@@ -73,9 +73,11 @@ class NamespaceCage(Cage):
             with contextlib.suppress(OSError):  # the child has no way back, and needs none
                 linux.setns(self._pids, linux.CLONE_NEWPID)
 
-    def enter(self, bounds: Bounds) -> None:
+    def prepare(self) -> None:
         linux.set_dumpable(False)
         linux.unshare(_RUN)
+
+    def enter(self, bounds: Bounds) -> None:
         tree.mount_box(bounds.disk, bounds.inodes, proc=self._shows_processes)
         if self._group is not None:
             self._group.limit(bounds)

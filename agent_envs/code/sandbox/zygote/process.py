@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 
-from agent_envs.code.sandbox.zygote import linux
 from agent_envs.code.sandbox.zygote.cage import Bounds, set_limits
 from agent_envs.code.sandbox.zygote.own import FolderCage
 
@@ -33,7 +32,3 @@ class ProcessCage(FolderCage):
         except ProcessLookupError:
             return False
         return True
-
-    def enter(self, bounds: Bounds) -> None:
-        super().enter(bounds)
-        linux.set_dumpable(True)

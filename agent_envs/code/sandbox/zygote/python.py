@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import atexit
+import gc
 import io
 import os
 import signal
@@ -99,6 +100,7 @@ def _fresh(argv: list[str]) -> None:
             sys.argv = argv[1:]
             first = os.path.dirname(os.path.abspath(kind))
     sys.orig_argv = list(argv)
+    gc.enable()
     sys.path.insert(0, first)
     sys.path_importer_cache.clear()
     _forget_shadowed(first or ".")
