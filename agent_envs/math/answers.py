@@ -87,7 +87,8 @@ def scored(scorer: tuple[str, int, int], gold: str, answer: str, seconds: int = 
 
 
 def _judge(target: str, seconds: int) -> Outside:
-    return shared(target, Limits(cpu_seconds=seconds, seconds=max(60.0, 10.0 * seconds)))
+    # The wall time stays below what a step may take by default: an answer must not be able to break its environment.
+    return shared(target, Limits(cpu_seconds=seconds, seconds=max(20.0, 8.0 * seconds)))
 
 
 def check_installed(verifier: Verifier) -> None:
