@@ -64,13 +64,15 @@ def tables(found: Found) -> list[tuple[str, Sequence[str], list[list[str]]]]:
 
 
 def show(found: Found, console: Console) -> None:
+    # Figures that are cut where a line ends tell nothing.
+    wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
     for title, headings, rows in tables(found):
         table = Table(title=title, title_justify="left")
         for i, name in enumerate(headings):
             table.add_column(name, justify="left" if i < 2 else "right", no_wrap=True)
         for row in rows:
             table.add_row(*(cell.replace(" [", "\n\\[") for cell in row))
-        console.print(table, width=max(console.width, WIDTH), crop=False)  # cut figures tell nothing
+        wide.print(table)
     for kind, weight in found.weights.items():
         console.print(f"{kind}: a unit of log-probability counts {weight:.4g}", highlight=False)
 
