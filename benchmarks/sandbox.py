@@ -2,8 +2,8 @@
 
     python benchmarks/sandbox.py --out benchmarks/results/sandbox.json
 
-Invariant: all of them run ``print(1)`` in Python without its site packages, one after the other in every round, so
-that what else the machine does slows all alike; each looks at what came back. Times are wall times: what a run waits for
+Invariant: all of them run ``print(1)`` in Python without its site packages, one after the other in each round, so
+that what else the machine does slows all alike; what came back is looked at. Times are wall times: what a run waits for
 (the kernel, an engine) is part of its cost. What is not installed here is left out and named.
 Exits with 1 when a condition fails.
 """
@@ -167,12 +167,14 @@ def main(settings: SandboxCost) -> int:
             ["", "median ms", "least", "most", "to a plain process"],
             [
                 [name, spread.median, spread.low, spread.high, ratio(times[name], times["plain process"]).median]
-                for name, spread in ((name, asdict(Spread.of(values)) for name, values in times.items())
+                for name, spread in ((name, Spread.of(values)) for name, values in times.items())
             ],
             console,
         )
         namespace = walls["namespace"]
-        result["late_ms"] = {name: asdict(Spread.of(killed_after(namespace, text, 2 if settings.quick else 10))) for name, text in LATE.items()}
+        count = 2 if settings.quick else 10
+        late = {name: killed_after(namespace, program, count) for name, program in LATE.items()}
+        result["late_ms"] = {name: asdict(Spread.of(values)) for name, values in late.items()}
         result["growth_kb"] = {str(cap): growth(namespace, cap) for cap in (64, 4096)}
         pair = stack.enter_context(open_sandbox("namespace", workers=2))
         rates = [(per_second(namespace, runs), per_second(pair, runs)) for _ in range(3)]
