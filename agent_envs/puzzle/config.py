@@ -26,10 +26,10 @@ class PuzzleConfig:
 
     kind: Kind = Kind.COUNTDOWN
     """Which puzzle."""
-    levels: tuple[int, ...] = (1,)
-    """Difficulties to draw from, equally often: 1, 2, 3."""
-    spare: int = 4
-    """Turns beyond those of a shortest solution. With undo a mistake costs two."""
+    levels: tuple[int, ...] = ()
+    """Difficulties to draw from, equally often: some of 1, 2 and 3. When none is named it is 1, and all for game24."""
+    spare: int = 2
+    """Turns beyond those of a shortest solution. With undo a mistake costs two: by default there is room for one."""
     undo: bool = True
     """Whether a move can be taken back, for a turn. Without it a wrong move can be fatal."""
     hints: bool = False
@@ -48,8 +48,13 @@ class PuzzleConfig:
     seed: int = 0
     """Another number draws other puzzles."""
 
+    @property
+    def chosen_levels(self) -> tuple[int, ...]:
+        """The levels, whether named or not."""
+        return self.levels or (LEVELS if self.kind is Kind.GAME24 else LEVELS[:1])
+
     def __post_init__(self) -> None:
-        if not self.levels or len(set(self.levels)) < len(self.levels) or not set(self.levels) <= set(LEVELS):
+        if len(set(self.levels)) < len(self.levels) or not set(self.levels) <= set(LEVELS):
             raise SettingsError(f"puzzle: levels must be some of 1, 2 and 3, each once, not {self.levels}")
         if self.kind is not Kind.COUNTDOWN and (self.numbers, self.largest) != (4, 9):
             raise SettingsError(f"puzzle: numbers and largest act with kind countdown only, not with {self.kind}")

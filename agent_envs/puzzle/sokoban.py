@@ -54,7 +54,7 @@ class Sokoban(Puzzle[Board]):
 
     verb = Verb("GO", "way")
     goal = "Push every box onto a goal. Go up, down, left or right; going against a box pushes it."
-    longest = 16
+    longest = 20
 
     def draw(self, rng: Random, level: int) -> Board:
         while True:
@@ -103,14 +103,17 @@ class Sokoban(Puzzle[Board]):
         raise ActionError(f"there is a wall {way} of you", f"{way} 方向是墙")
 
     def mistake(self, board: Board) -> str | None:
-        """In line with a box it walks straight up to it and pushes it, where it should have walked around."""
+        """In line with a box it walks straight up to it and pushes it, where it should have walked around.
+
+        It does not notice that a box is stuck.
+        """
         best = self.best(board)
         if best is not None and _next(board.you, best) in board.boxes:
             return None
-        line = [box for box in board.boxes if box[0] == board.you[0] or box[1] == board.you[1]]
-        nearer = [
+        line = [box for box in board.boxes if best is None or 0 in (box[0] - board.you[0], box[1] - board.you[1])]
+        nearer = (
             way for way in self.moves(board) if any(_far(_next(board.you, way), b) < _far(board.you, b) for b in line)
-        ]
+        )
         return next((way for way in nearer if way != best), None)
 
     def thought(self, board: Board, move: str) -> str:
@@ -178,11 +181,11 @@ def _room(level: int, number: int) -> Room:
 
 @lru_cache(maxsize=256)
 def _starts(room: Room, longest: int) -> tuple[Board, ...]:
-    """Every position of a room from which it takes at least four moves, and no box is on a goal."""
+    """Every position of a room from which it takes at least six moves, and no box is on a goal."""
     return tuple(
         Board(room, you, boxes)
         for (you, boxes), moves in _distances(room).items()
-        if 4 <= moves <= longest and not set(boxes) & set(room.goals)
+        if 6 <= moves <= longest and not set(boxes) & set(room.goals)
     )
 
 

@@ -72,7 +72,7 @@ def split_of(key: str) -> str:
 def _named(config: PuzzleConfig, split: str) -> tuple[tuple[int, Any], ...] | None:
     """(level, board) of every puzzle of a split, in an order drawn from the seed; None where they are drawn."""
     puzzle, found = puzzle_of(config), []
-    for level in sorted(config.levels):
+    for level in sorted(config.chosen_levels):
         boards = puzzle.every(level)
         if boards is None:
             return None
@@ -84,7 +84,7 @@ def _named(config: PuzzleConfig, split: str) -> tuple[tuple[int, Any], ...] | No
 @lru_cache(maxsize=1 << 16)
 def _drawn(config: PuzzleConfig, split: str, index: int) -> tuple[int, Any]:
     puzzle = puzzle_of(config)
-    level = config.levels[index % len(config.levels)]
+    level = config.chosen_levels[index % len(config.chosen_levels)]
     rng = Random(f"{config.kind}-{config.seed}-{split}-{index}")
     while True:
         board = puzzle.draw(rng, level)

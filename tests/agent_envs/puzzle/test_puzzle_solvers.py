@@ -62,7 +62,7 @@ def reaches(numbers: tuple[int, ...], target: int) -> bool:
 def test_game24_has_all_1362_quadruples_and_no_other_each_in_one_split() -> None:
     wanted = {q for q in combinations_with_replacement(range(13, 0, -1), 4) if reaches(q, 24)}
     assert len(wanted) == 1362
-    env = PuzzleEnv(PuzzleConfig(kind=Kind.GAME24, levels=(1, 2, 3)))
+    env = PuzzleEnv(PuzzleConfig(kind=Kind.GAME24))
     splits = {split: [task.data.board.left for task in env.tasks(split)] for split in ("train", "valid", "test")}
     assert sum(map(len, splits.values())) == 1362 and set().union(*splits.values()) == wanted
     assert min(map(len, splits.values())) > 200
