@@ -17,6 +17,8 @@ ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS = 1, 4, 24, 28
 _PR_SET_SECCOMP, _PR_SET_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 22, 36, 38
 _SECUREBITS_LOCKED = 0b11111111  # no root, no setuid fix-up, no keep-caps, no ambient: each of them, and its lock
+LAST_DESCRIPTOR = 2**31 - 1
+_CLOSE_RANGE = 436
 _MOUNT_SETATTR, _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 442, 444, 445, 446
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _AT_RECURSIVE, _AT_EMPTY_PATH = 0x8000, 0x1000
@@ -84,6 +86,11 @@ def pivot_root_here() -> None:
     _syscall("pivot_root", _PIVOT_ROOT[os.uname().machine], b".", b".")
     unmount(".")
     os.chdir("/")
+
+
+def close_range(first: int, last: int) -> None:
+    """Closes all descriptors from ``first`` to ``last``, both included, whatever number they have (Linux 5.9)."""
+    _syscall("close_range", _CLOSE_RANGE, first, last, 0)
 
 
 def die_with_parent(signal_number: int) -> None:

@@ -29,8 +29,8 @@ def become(cage: Cage, argv: list[str], bounds: Bounds, streams: Mapping[int, in
         os.environ.clear()
         os.environ.update(_environment(cage))
         cage.confine(bounds)
-        os.closerange(3, say)
-        os.closerange(say + 1, bounds.open_files + 256)
+        linux.close_range(3, say - 1)
+        linux.close_range(say + 1, linux.LAST_DESCRIPTOR)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     except BaseException as error:
         os.write(say, f"{type(error).__name__}: {error}"[:1000].encode("utf-8", "replace"))

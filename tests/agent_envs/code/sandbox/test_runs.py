@@ -185,3 +185,15 @@ def test_a_process_shares_one_and_one_that_is_closed_says_so() -> None:
     shared.close()
     with pytest.raises(RuntimeError, match="closed"):
         shared.run(["true"])
+
+
+def test_no_descriptor_of_the_host_is_there_whatever_its_number() -> None:
+    # The sockets and pipes of the sandbox keep the numbers they have in this process, which may be large.
+    low = [os.open(os.devnull, os.O_RDONLY) for _ in range(700)]
+    try:
+        with opened("namespace", workers=1) as sandbox:
+            listed = sandbox.run(["python", "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"])
+    finally:
+        for fd in low:
+            os.close(fd)
+    assert listed.stdout == b"[0, 1, 2, 3]\n"  # the last is that of the list itself
