@@ -9,7 +9,7 @@ set -euo pipefail
 
 name=${1:-turnwise-sandbox:latest}
 python=$(readlink -f "${PYTHON:-/usr/bin/python3}")
-programs="bash sh cat ls cp mv rm mkdir rmdir touch head tail wc sort uniq cut tr sed grep find env printf sleep true false diff"
+programs="bash sh awk basename cat date dirname id pwd tee xargs ls cp mv rm mkdir rmdir touch head tail wc sort uniq cut tr sed grep find env printf sleep true false diff"
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $python is older than 3.11: set PYTHON" >&2; exit 2; }
 docker version > /dev/null 2>&1 || { echo "error: no docker engine answers: start one, or set DOCKER_HOST" >&2; exit 2; }
