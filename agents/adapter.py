@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from agents.actor_critic import ActorCritic
 
 HEAD = "value_head."
+HEAD_FILE = "value_head.safetensors"
+"""What a checkpoint keeps of a value head, beside the adapter."""
 
 
 def state(model: ActorCritic) -> dict[str, Tensor]:
@@ -98,7 +100,7 @@ def save(model: ActorCritic, folder: Path) -> None:
     else:
         model.model.save_pretrained(folder)
     if model.value_head is not None:
-        write(_head(model), folder / "value_head.safetensors")
+        write(_head(model), folder / HEAD_FILE)
 
 
 def load(model: ActorCritic, folder: Path) -> None:
@@ -106,7 +108,7 @@ def load(model: ActorCritic, folder: Path) -> None:
     name = "adapter_model.safetensors" if isinstance(model.model, PeftModel) else "model.safetensors"
     new = read(folder / name)
     if model.value_head is not None:
-        new |= {HEAD + k: v for k, v in read(folder / "value_head.safetensors").items()}
+        new |= {HEAD + k: v for k, v in read(folder / HEAD_FILE).items()}
     load_state(model, new)
 
 

@@ -22,26 +22,28 @@ import runners
 if __name__ == "__main__":
     runners.check_install()
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from agent_envs import registry
 from agent_envs.core import Task, TextEnv
 from agent_envs.hosts import HostSettings
+from agents.actor_critic import ActorCritic
+from agents.adapter import HEAD_FILE
 from agents.chat import ChatSettings
 from agents.critic import Critic
 from agents.engine import SamplingSettings
 from agents.react import ReActSettings
 from agents.rollout import FaultSettings
 from agents.scorers import ScorerKind
+from agents.separate_critic import FILE as CRITIC_FILE
 from algorithms.base import Algorithm
 from algorithms.selfac import TerminalTarget
-from runners import calibration_report, kinds
+from runners import calibration_report, evaluation_report, kinds
 from runners.actors import actor_of
 from runners.calibration import calibration, states_of
 from runners.config import UserError, dump_json, parse, run_program
@@ -51,8 +53,7 @@ from runners.inference.program import Asked, Player, check
 from runners.inference.program import measure as measure_by_scores
 from runners.inference.settings import Agent, check_scorers, scorers_of
 from runners.inference.settings import parts_of as inference_parts
-from runners.intervals import Interval
-from runners.measure import Result, evaluate_tasks, has_oracle, paired_gain, pick_tasks
+from runners.measure import Result, evaluate_tasks, has_oracle, pick_tasks
 from runners.models import TINY, BaseSpec, device_of, load_base, source_of
 from runners.pretrain import PretrainSettings
 from runners.runs import base_of, is_run, locate
@@ -145,10 +146,14 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
     run, chosen = locate(Path(evaluate.model), console)
     base = load_base(base_of(run.train, run.parts, console, evaluate.device, evaluate.dtype))
     run.check(base)
-    actor, prompt = actor_of(base, run.train, run.parts)
-    actor.load(chosen)
     algorithm: Algorithm[Any] = run.parts[run.train.algo]
-    critic = Critic(actor, prompt) if algorithm.critic or algorithm.token_critic else None
+    critic = None
+    if any((chosen / name).exists() for name in (HEAD_FILE, CRITIC_FILE)):
+        actor, prompt = actor_of(base, run.train, run.parts)
+        critic = Critic(actor, prompt)
+    else:  # who plays needs none
+        actor = ActorCritic(base.model, run.parts["lora"], critic=None)
+    actor.load(chosen)
     worker = Worker(actor.model, base.chat, play, critic)
     return Policies(worker, {"base": None, "trained": actor.policy_state()}, critic, algorithm)
 
@@ -169,37 +174,6 @@ def measure(
     return found
 
 
-def report(found: Mapping[str, Mapping[str, Result]]) -> dict[str, Any]:
-    """All figures as plain values: each a mean with the ends of its 95 % interval over tasks."""
-    out: dict[str, Any] = {}
-    for name, modes in found.items():
-        out[name] = {mode: _figures(result) for mode, result in modes.items()}
-    if {"base", "trained"} <= set(found):
-        out["gain"] = {
-            mode: asdict(paired_gain(found["base"][mode], found["trained"][mode])) for mode in ("sampled", "greedy")
-        }
-    return out
-
-
-def _figures(result: Result) -> dict[str, Any]:
-    figures: dict[str, Any] = {
-        "tasks": len(result.tasks),
-        "samples": result.samples,
-        "faults": len(result.outcomes) - len(result.episodes),
-        "success": result.success(),
-        "turns": result.mean(lambda e: len(e.turns)),
-        "sampled_tokens": result.mean(lambda e: e.sampled_tokens),
-        "pass_at_k": {str(2**i): asdict(result.pass_at(2**i)) for i in range(8) if 2**i <= result.samples},
-        "level": {}, "language": {},
-    }  # fmt: skip
-    for key in ("level", "language"):
-        for value in sorted({getattr(e.job.task, key) for e in result.episodes}):
-            figures[key][str(value)] = result.where(key, value).success()
-    names = sorted({name for e in result.episodes for name in e.metrics})
-    figures["metrics"] = {name: result.metric(name) for name in names}
-    return figures
-
-
 def looked_into(found: Mapping[str, Mapping[str, Result]], policies: Policies, env: TextEnv) -> dict[str, Any]:
     """What else the last policy's sampled episodes tell: of the critic where there is one, of the kinds of thoughts."""
     last = list(found)[-1]
@@ -211,37 +185,6 @@ def looked_into(found: Mapping[str, Mapping[str, Result]], policies: Policies, e
     if (kind := kinds.kind_of(env)) is not None:
         told["kinds"] = kinds.by_kind(episodes, values, kind)
     return told
-
-
-def show(figures: Mapping[str, Any], console: Console) -> None:
-    """The table that a person reads."""
-    table = Table(title="success on held-out tasks, 95 % intervals over tasks", title_justify="left")
-    columns = [(name, mode) for name in figures if name != "gain" for mode in figures[name]]
-    table.add_column("")
-    for name, mode in columns:
-        table.add_column(f"{name}\n{mode}", justify="right", no_wrap=True)
-
-    def row(label: str, pick: Callable[[Mapping[str, Any]], Mapping[str, float] | None], form: str = ".3f") -> None:
-        cells = []
-        for name, mode in columns:
-            value = pick(figures[name][mode])
-            ends = "" if value is None else f"\n{value['low']:{form}} - {value['high']:{form}}"
-            cells.append("-" if value is None else f"{value['mean']:{form}}[dim]{ends}[/]")
-        table.add_row(label, *cells)
-
-    first = figures[columns[0][0]][columns[0][1]]
-    row("success", lambda f: f["success"])
-    for k in first["pass_at_k"]:
-        if k != "1":
-            row(f"pass@{k}", lambda f, k=k: f["pass_at_k"].get(k))  # type: ignore[misc]
-    for key, label in (("level", "level {}"), ("language", "language {}")):
-        for value in first[key]:
-            row(label.format(value), lambda f, key=key, value=value: f[key].get(value))  # type: ignore[misc]
-    row("turns", lambda f: f["turns"], ".2f")
-    row("sampled tokens", lambda f: f["sampled_tokens"], ".1f")
-    console.print(table)
-    for mode, gain in figures.get("gain", {}).items():
-        console.print(f"gain of training, {mode}: {Interval(**gain)}", highlight=False)
 
 
 def by_scores(
@@ -271,8 +214,8 @@ def by_playing(
 ) -> dict[str, Any]:  # fmt: skip
     """Measures the policies as they are, and the critic. Raises UserError."""
     found = measure(evaluate, controller, policies, tasks, console)
-    figures = report(found)
-    show(figures, console)
+    figures = evaluation_report.figures_of(found)
+    evaluation_report.show(figures, console)
     told = looked_into(found, policies, env)
     if "calibration" in told:
         calibration_report.show(told["calibration"], console)

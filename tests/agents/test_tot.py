@@ -16,7 +16,8 @@ from agents.engine.base import Completion, Request, StopReason
 from agents.react import Episode, Job
 from agents.rollout import rollout
 from agents.scorers import ScorerKind
-from agents.tot import Rank, Search, Strategy, Thought, ToTSettings
+from agents.search import Search, Thought
+from agents.tot import Rank, Strategy, ToTSettings
 from agents.tree import Kind, Node
 
 EVERY = [
