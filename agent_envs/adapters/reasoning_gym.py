@@ -33,7 +33,7 @@ _NEWLINE = "\\n"
 class ReasoningGymConfig:
     """Settings of reasoning-gym's tasks."""
 
-    dataset: str = "countdown"
+    dataset: str = "chain_sum"
     """A data set of reasoning-gym, by its name there."""
     seed: int = 0
     """Seed of the tasks."""

@@ -19,6 +19,8 @@ from agent_envs.wiki.config import WikiConfig
 
 @pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
 def test_registered_environments_keep_the_contract(name: str, small: WikiConfig) -> None:
+    if name == "reasoning_gym":
+        pytest.importorskip(name)
     config = small if name == "wiki" else None
     check_text_env(lambda: agent_envs.make(name, config))
     check_text_env(agent_envs.make(name, config), tasks=1)

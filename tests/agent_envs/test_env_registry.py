@@ -53,6 +53,8 @@ def test_gymnasium_make_takes_settings() -> None:
 
 @pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
 def test_vector_environments(name: str, small: WikiConfig) -> None:
+    if name == "reasoning_gym":
+        pytest.importorskip(name)
     settings = {"train_worlds": 2, "valid_worlds": 1, "test_worlds": 1} if name == "wiki" else {}
     together = gymnasium.make_vec(gym_id(name), num_envs=3, vectorization_mode="sync", **settings)
     apart = gymnasium.make_vec(
