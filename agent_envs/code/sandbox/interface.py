@@ -63,6 +63,19 @@ class Limits:
                 raise ValueError(f"{name} must be at least {value}, not {getattr(self, name)}")
         if not 0.05 <= self.seconds <= 3600:
             raise ValueError(f"seconds must be between 0.05 and 3600, not {self.seconds}")
+        if self.memory_mb < self.needed_mb:
+            raise ValueError(
+                f"memory_mb must be at least {self.needed_mb} beside disk_mb={self.disk_mb}, "
+                f"collected_kb={self.collected_kb} and output_kb={self.output_kb}: files lie in memory, too"
+            )
+
+    @property
+    def needed_mb(self) -> int:
+        """MiB that files at their fullest, and the supervisor that takes them out, need.
+
+        With less, a program could have its supervisor killed for want of memory, which would pass for a fault.
+        """
+        return 2 * self.disk_mb + (2 * self.collected_kb + 4 * self.output_kb) // 1024 + 16
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,8 @@ class Job:
             raise ValueError(f"{twice[0]!r} is the name of a file and of a folder")
         if sum(map(len, self.files.values())) > self.limits.disk_mb * _MB:
             raise ValueError(f"the files are larger than the {self.limits.disk_mb} MiB that disk_mb allows")
+        if len(self.stdin) > self.limits.disk_mb * _MB:
+            raise ValueError(f"the input is larger than the {self.limits.disk_mb} MiB that disk_mb allows")
         if len(self.files) + len(folders) > self.limits.inodes:
             raise ValueError(f"there are more files than the {self.limits.inodes} that inodes allows")
 

@@ -39,9 +39,9 @@ class Ended:
 
 def serve(cage: Cage, source: int, sink: int) -> None:
     """Reads one job, runs it and writes its result, or the fault that kept it from running. Raises wire.Gone."""
-    header, blobs = wire.unpack(wire.read(source))
+    header, (stdin, *contents) = wire.unpack(wire.read(source))
     bounds = Bounds(**header["bounds"])
-    stdin, given = blobs[0], dict(zip(header["names"], blobs[1:], strict=True))
+    given = dict(zip(header["names"], contents, strict=True))
     try:
         try:
             cage.enter(bounds)

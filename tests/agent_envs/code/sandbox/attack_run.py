@@ -21,7 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from attacks import ATTACKS, TIGHT, Attack, Seen, said
+from attack_list import ATTACKS
+from attacks import TIGHT, Attack, Seen, said
 
 from agent_envs.code.sandbox import Limits, Sandbox, SandboxFault, SandboxUnavailable, warm
 from agent_envs.code.sandbox.choose import open_sandbox

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from attack_list import ATTACKS
 from attack_run import World, as_ordinary_user, outcomes
-from attacks import ATTACKS
 
 _ROOT = os.geteuid() == 0
 _WALLS = [(wall, user) for wall in ("namespace", "landlock") for user in ("this user", "an ordinary user")]
@@ -82,6 +82,7 @@ def test_it_works_in_a_bare_process(attack: Any) -> None:
 def test_every_attack_has_a_control() -> None:
     without = {attack.name for attack in ATTACKS if not attack.control and attack not in _BARE}
     assert without == {  # why is said at each of them
+        "spend the memory of what supervises it",
         "much memory in many processes",
         "a helper holds the output",
         "forge its result",

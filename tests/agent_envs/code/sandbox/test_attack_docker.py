@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from attack_list import ATTACKS
 from attack_run import outcomes
-from attacks import ATTACKS
 
 from agent_envs.code.sandbox import Limits, SandboxFault, SandboxUnavailable, Status
 from agent_envs.code.sandbox.docker import DockerSandbox
@@ -106,7 +106,7 @@ time.sleep(0.7)
 for _ in range(3):
     print(os.waitpid(-1, os.WNOHANG)[1])
 """
-    small = sandbox.run(["python", "-c", eat], limits=Limits(seconds=1.5, memory_mb=64, processes=16))
+    small = sandbox.run(["python", "-c", eat], limits=Limits(seconds=1.5, memory_mb=64, processes=16, disk_mb=8))
     assert b"9\n" in small.stdout  # the kernel killed one of them
     assert sandbox.run(["python", "-c", "x = b'x' * (90 << 20)"], limits=Limits(memory_mb=128, processes=16)).ok
 

@@ -239,3 +239,9 @@ def test_a_bad_job_is_a_value_error(sandbox: Sandbox, argv: list[str], files: di
 def test_limits_that_make_no_sense(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name} must be"):
         Limits(**{name: value})
+
+
+def test_memory_leaves_room_for_files_and_for_what_reads_them() -> None:
+    with pytest.raises(ValueError, match="memory_mb must be at least 88 beside disk_mb=32"):
+        Limits(memory_mb=64)
+    assert Limits(memory_mb=88).needed_mb == 88
