@@ -106,7 +106,7 @@ def fewest_products(left: tuple[Number, ...], target: int, whole: bool) -> int |
     return _searched(left, target, whole)
 
 
-@lru_cache(maxsize=1 << 19)
+@lru_cache(maxsize=1 << 17)
 def _searched(left: tuple[Number, ...], target: int, whole: bool) -> int | None:
     best: int | None = None
     for text, rest in steps(left, whole):
