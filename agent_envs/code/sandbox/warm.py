@@ -12,12 +12,14 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -33,7 +35,7 @@ from agent_envs.code.sandbox.interface import (
     SandboxUnavailable,
 )
 from agent_envs.code.sandbox.results import message_of, most_bytes, result_of
-from agent_envs.code.sandbox.zygote import wire
+from agent_envs.code.sandbox.zygote import cgroup, files, wire
 from agent_envs.code.sandbox.zygote.syscalls import numbers
 
 _START = 30.0
@@ -167,7 +169,7 @@ class WarmSandbox:
         with self._lock:
             if self._zygote is zygote:
                 self._zygote = None
-        _end(zygote, wait=0.5)
+        _end(zygote)
 
     def _start(self) -> _Zygote:
         _check_machine()
@@ -213,13 +215,22 @@ def _check_machine() -> None:
         raise SandboxUnavailable(reason, "use docker on an x86_64 or aarch64 machine") from error
 
 
-def _end(zygote: _Zygote, wait: float = 5.0) -> None:
-    """Lets the keeper end its zygote and clean up; kills what is left of them."""
+def _end(zygote: _Zygote) -> None:
+    """Lets the keeper end its zygote and clean up; what it leaves, being killed or stuck, is cleaned up here."""
     for slot in zygote.slots:
         with contextlib.suppress(OSError):
             slot.shutdown(socket.SHUT_RDWR)
-    zygote.child.ending(wait)
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        if zygote.child.alive:
+            os.kill(zygote.child.pid, number)
+    zygote.child.ending(_GRACE)
     _close(zygote.child, zygote.slots)
+    for path in map(Path, zygote.made):
+        if (path / "cgroup.procs").exists():
+            cgroup.remove_folder(path)
+        elif path.exists():
+            with contextlib.suppress(OSError):
+                files.remove(str(path))
 
 
 def _close(child: Child, slots: Sequence[socket.socket]) -> None:

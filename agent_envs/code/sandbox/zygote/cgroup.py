@@ -97,8 +97,12 @@ def settle(trees: Iterable[Tree]) -> None:
 def remove(trees: Iterable[Tree]) -> None:
     """Removes our folders and whatever is left below them."""
     for tree in trees:
-        path = Path(tree.path)
-        for below in path.glob("*/"):
-            settled(below.rmdir)
-        settled(path.rmdir)
+        remove_folder(Path(tree.path))
         os.close(tree.fd)
+
+
+def remove_folder(path: Path) -> None:
+    """Removes a folder of groups and the groups right below it."""
+    for below in path.glob("*/"):
+        settled(below.rmdir)
+    settled(path.rmdir)

@@ -116,7 +116,7 @@ def test_bombs_beside_an_honest_run() -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_zygote_that_is_killed_is_a_fault_and_starts_again(fresh: WarmSandbox, number: int) -> None:
     assert fresh.run(["python", "-c", ""]).ok
-    below = descendants(fresh.pid)
+    below, made = descendants(fresh.pid), fresh.made
     runs = threading.Timer(0.5, lambda: os.kill(fresh.pid, number))
     runs.start()
     with pytest.raises(SandboxFault):
@@ -127,13 +127,14 @@ def test_a_zygote_that_is_killed_is_a_fault_and_starts_again(fresh: WarmSandbox,
     while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [pid for pid in below if Path(f"/proc/{pid}").exists()] == []
+    assert [path for path in made if Path(path).exists()] == []
 
 
 def test_a_zygote_that_is_stopped_is_a_fault_and_starts_again(
     fresh: WarmSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm, "_GRACE", 1.0)
-    below = descendants(fresh.pid)
+    below, made = descendants(fresh.pid), fresh.made
     for pid in below:
         with contextlib.suppress(ProcessLookupError):  # the supervisor of the probe, at its end
             os.kill(pid, signal.SIGSTOP)
@@ -142,6 +143,7 @@ def test_a_zygote_that_is_stopped_is_a_fault_and_starts_again(
     monkeypatch.setattr(warm, "_GRACE", 10.0)
     assert fresh.run(["python", "-c", "print(1)"]).stdout == b"1\n"
     assert not below & descendants(fresh.pid)
+    assert [path for path in made if Path(path).exists()] == []
 
 
 _TRAINER = """
