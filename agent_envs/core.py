@@ -90,7 +90,8 @@ def check_split(name: str, split: str) -> None:
 def number_after(prefix: str, task_id: str) -> int | None:
     """The number of the task called ``prefix`` and that number; None when the id is no such name."""
     number = task_id.removeprefix(prefix)[:9]
-    return int(number) if number.isdecimal() and task_id == f"{prefix}{number}" else None
+    # 017 and the digits of other scripts would be further names of the same task.
+    return int(number) if number.isdecimal() and task_id == f"{prefix}{int(number)}" else None
 
 
 class AnyText(gymnasium.Space[str]):

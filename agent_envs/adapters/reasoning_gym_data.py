@@ -21,7 +21,7 @@ from agent_envs.core import SettingsError
 
 try:
     import reasoning_gym
-    from reasoning_gym.factory import DATASETS
+    from reasoning_gym.factory import DATASETS as DATASETS
 except ImportError as error:
     raise SettingsError("reasoning-gym is not installed: pip install 'turnwise[reasoning-gym]'") from error
 

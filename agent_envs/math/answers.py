@@ -73,7 +73,7 @@ def verdict(gold: str, answer: str, verifier: Verifier = Verifier.MATH_VERIFY, s
 
 
 @lru_cache(maxsize=1 << 14)
-def scored(scorer: tuple[str, int, int], gold: str, answer: str, seconds: int = 2) -> Verdict:
+def scored(scorer: tuple[str, int, int, str], gold: str, answer: str, seconds: int = 2) -> Verdict:
     """Whether the outside task's own scorer gives full marks: what it gives for less is small change."""
     if len(answer) > LONGEST:
         return Verdict(False, f"an answer of {len(answer)} characters, where {LONGEST} are looked at")
@@ -82,7 +82,7 @@ def scored(scorer: tuple[str, int, int], gold: str, answer: str, seconds: int = 
         return Verdict(True)
     if reason := too_hard(mine):
         return Verdict(False, reason)
-    reply = _judge("agent_envs.math.gym_judge:score", seconds).call(*scorer, answer.strip())
+    reply = _judge("agent_envs.adapters.reasoning_gym_judge:score", seconds).call(*scorer, answer.strip())
     return Verdict(type(reply.value) is float and reply.value >= 1, reply.reason)
 
 

@@ -1,7 +1,7 @@
 """Tasks of reasoning-gym's arithmetic and algebra families (extra `reasoning-gym`), scored by their own scorers.
 
 Invariant: a question belongs to the split that its own hash names, and to one task of it. Generating touches no model
-text; scoring does, and happens in `agent_envs.math.judge`.
+text; scoring does, and happens in `agent_envs.adapters.reasoning_gym_judge`, a process that can be killed.
 """
 
 from __future__ import annotations
@@ -22,27 +22,24 @@ _LOOK_AT = 8
 def load(config: MathConfig) -> dict[str, tuple[Task, ...]]:
     """Raises SettingsError for a family that is unknown or of another kind, and where the package is missing."""
     try:
-        import reasoning_gym
-        from reasoning_gym.factory import DATASETS
-    except ImportError as error:
-        message = f"--math.source {config.source} needs reasoning-gym: pip install 'turnwise[reasoning-gym]'"
-        raise SettingsError(message) from error
+        from agent_envs.adapters.reasoning_gym_data import DATASETS, digest, entry
+    except SettingsError as error:
+        raise SettingsError(f"--math.source {config.source}: {error}") from error
     family = config.source.partition(":")[2]
     _check(family, DATASETS)
     room = {split: config.train_tasks if split == "train" else config.held_out_tasks for split in SPLITS}
-    data = reasoning_gym.create_dataset(family, seed=config.seed, size=_LOOK_AT * sum(room.values()))
     tasks: dict[str, list[Task]] = {split: [] for split in SPLITS}
     seen: set[str] = set()
     for number in range(_LOOK_AT * sum(room.values())):
         if all(len(tasks[split]) == room[split] for split in SPLITS):
             break
-        entry = data[number]
-        question, gold = str(entry["question"]).strip(), str(entry["answer"]).strip()
+        made = entry(family, config.seed, number)
+        question, gold = str(made["question"]).strip(), str(made["answer"]).strip()
         split = hashed_split(question)
         if question in seen or len(tasks[split]) == room[split]:
             continue
         seen.add(question)
-        problem = Problem(gold, scorer=(family, config.seed, number))
+        problem = Problem(gold, scorer=(family, config.seed, number, digest(made["question"])))
         tasks[split].append(Task(f"math-{split}-{len(tasks[split])}", split, question, "en", 1, problem))
     return {split: tuple(found) for split, found in tasks.items()}
 

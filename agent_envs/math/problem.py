@@ -52,8 +52,9 @@ class Problem:
     """How a generated problem is made."""
     solution: tuple[str, ...] = ()
     """The source's own solution, as thought factors without their blank lines."""
-    scorer: tuple[str, int, int] | None = None
-    """(family, seed, number) of the outside task whose own scorer decides; None: values are compared."""
+    scorer: tuple[str, int, int, str] | None = None
+    """(family, seed, number, digest of the question) of the outside task whose own scorer decides; None: values are
+    compared."""
 
 
 def generate(config: MathConfig, split: str, index: int) -> Task:
