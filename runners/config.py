@@ -113,7 +113,9 @@ def _one_line(call: Callable[[], Any]) -> Any:
     text = " ".join(w for w in words if w and not w.startswith("For full helptext")).partition(" Argument helptext:")[0]
     for boxed in ("Parsing error ", "Value error ", "Missing argument ", "Error parsing "):
         text = text.removeprefix(boxed)
-    raise UserError(text)
+    # An environment's settings name it themselves, also to those who make them without a program.
+    part, _, said_of_it = text.partition(": ")
+    raise UserError(said_of_it if said_of_it.startswith(f"{part}: ") else text)
 
 
 def _config_flag(args: list[str]) -> tuple[Path | None, list[str]]:

@@ -114,6 +114,8 @@ def test_one_that_is_killed_from_outside_is_gone(child: Child) -> None:
 @pytest.mark.parametrize("module", ["child_main", "child_elsewhere"])
 def test_it_dies_when_nobody_holds_the_lifeline(module: str) -> None:
     child = Child(module)
+    child.send_bytes(b"echo x", 20)
+    assert child.recv_bytes(20) == b"x"  # it is connected
     child.send_bytes(b"half 1000", 20)
     with pytest.raises(TimeoutError):  # it is well
         child.recv_bytes(1)

@@ -64,6 +64,10 @@ class Pond:
     inner: Inner = field(default_factory=Inner)
     """What lies inside."""
 
+    def __post_init__(self) -> None:
+        if self.fish < 0:
+            raise ValueError("pond: fish must not be negative")
+
 
 @dataclass(frozen=True)
 class Forest:
@@ -137,6 +141,11 @@ def test_help_shows_what_was_chosen_and_nothing_else(capsys: pytest.CaptureFixtu
 def test_bad_command_lines_are_one_line(argv: list[str], words: list[str]) -> None:
     said = refused(*argv)
     assert all(word in said for word in words), said
+
+
+def test_an_environment_that_names_itself_is_named_once() -> None:
+    said = refused("--pond.fish", "-1")
+    assert said.startswith("pond: fish must not be negative") and said.count("pond:") == 1
 
 
 @pytest.mark.parametrize(
