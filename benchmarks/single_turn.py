@@ -109,7 +109,7 @@ class Answer:
 class Words:
     """A chat without a template: a token is its number."""
 
-    def prompt(self, system: str, user: str) -> tuple[int, ...]:
+    def prompt(self, system: str, user: str, opening: str = "") -> tuple[int, ...]:
         return tuple(map(int, user.split()))
 
     def action_text(self, tokens: Sequence[int]) -> str:

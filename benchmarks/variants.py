@@ -206,7 +206,7 @@ def _values(model: ActorCritic, batch: Batch) -> Tensor:
 
 
 def _read(model: ActorCritic, batch: Batch, hidden_TD: Tensor) -> Forward:
-    return _score(model, batch, hidden_TD, model._values(hidden_TD, batch.critic_S))
+    return _score(model, batch, hidden_TD, model._values(hidden_TD, batch)[0])
 
 
 def _score(model: ActorCritic, batch: Batch, hidden_TD: Tensor, value_S: Tensor | None) -> Forward:

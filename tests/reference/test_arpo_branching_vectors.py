@@ -195,7 +195,7 @@ def test_entropy(case: Case) -> None:
 class Words:
     """A chat whose tokens need no text."""
 
-    def prompt(self, system: str, user: str) -> tuple[int, ...]:
+    def prompt(self, system: str, user: str, opening: str = "") -> tuple[int, ...]:
         return PROMPT
 
     def observation(self, text: str, *, closed: bool) -> tuple[int, ...]:

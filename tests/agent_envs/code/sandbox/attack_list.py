@@ -155,6 +155,7 @@ for at in range(1000):
 say(count=count)
 """,
         above("count", lambda seen: TIGHT.inodes + 8, "files"),
+        seconds=20.0,  # a thousand files on a disk that is busy
     ),
     Attack(
         "output without end",

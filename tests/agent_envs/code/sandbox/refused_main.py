@@ -25,6 +25,7 @@ _CALLS = {
     "setuid": (117 if _X86 else 147, errno.EPERM),
     "fork": (numbers(os.uname().machine)["clone"], errno.EAGAIN),
 }
+_REMOUNT, _READ_ONLY = 32, 1
 
 
 def deny(names: list[str]) -> None:
@@ -45,7 +46,9 @@ def main() -> None:
         linux.unshare(linux.CLONE_NEWNS)
         linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)
         for folder in ("/tmp", "/var/tmp", "/dev/shm"):
-            linux.mount("tmpfs", folder, "tmpfs", 1)  # read-only
+            # As it is, but read-only: this project may lie in it.
+            linux.mount(folder, folder, None, linux.MS_BIND)
+            linux.mount("none", folder, None, linux.MS_BIND | _REMOUNT | _READ_ONLY)
         os.chdir("/")
     if os.geteuid() == 0 and "setuid" not in lacks:
         become_ordinary([sys.base_prefix, sys.prefix, project])
