@@ -239,6 +239,10 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """Words that a tokenizer made for this environment keeps whole, above all those that an agent must copy."""
         return ()
 
+    def turn_kind(self) -> Callable[[str], str | None] | None:
+        """What tells the kind of a turn from its text (a turn may be of none); None where turns have no kinds."""
+        return None
+
     def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
         """A reading exercise for a model that starts from nothing: (text, [(beginning of a turn, its rest), …]).
 

@@ -8,7 +8,7 @@ Legend of the shape suffixes: N states that are asked about, S states.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -65,7 +65,7 @@ class Critic:
             assert found is not None, "the model has no critic"
             value_S = found
         self.encoded_tokens += self.model.counters.tokens - before
-        nodes = (node for node in _walk(roots) if node.kind is Kind.STATE)
+        nodes = (node for root in roots for node in root.walk() if node.kind is Kind.STATE)
         return {id(node): float(value) for node, value in zip(nodes, value_S.tolist(), strict=True)}
 
 
@@ -73,7 +73,3 @@ def _stump(episode: Episode) -> Tree:
     """The tree of an episode without a turn."""
     root = Node(Kind.STATE, episode.root.tokens)
     return Tree(root, [(episode, [])])
-
-
-def _walk(roots: Sequence[Node]) -> Iterable[Node]:
-    return (node for root in roots for node in root.walk())

@@ -41,6 +41,11 @@ class ScorerKind(StrEnum):
     def asks_policy(self) -> bool:
         return "logprob" in self
 
+    @property
+    def mixed(self) -> bool:
+        """Whether it puts both together, with a weight."""
+        return self.asks_critic and self.asks_policy
+
 
 class LogprobForm(StrEnum):
     """How the log-probabilities of an episode's actions become one number."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from agents.react import Episode
 from runners.accuracy import Vector, auc
-from runners.intervals import Interval
+from runners.intervals import Interval, percentile, task_draws
 
 BINS = 10
 """Of the reliability table, equally wide."""
@@ -150,7 +150,7 @@ def calibration(states: States, *, seed: int = 0, draws: int = 400) -> dict[str,
         figures["auc_solvable"] = tell, lambda w: auc(tell.value, still, w)
         figures["auc_solvable_predictor"] = tell, lambda w: auc(guessed, still, w)
         figures["auc_oracle"] = tell, lambda w: auc(tell.oracle, won, w)
-    drawn = [np.bincount(rng.integers(0, tasks, tasks), minlength=tasks).astype(np.float64) for _ in range(draws)]
+    drawn = task_draws(tasks, draws, rng)
     count = {
         "episodes": len(np.unique(tell.episode)),
         "succeeded": len(np.unique(tell.episode[won])),
@@ -185,8 +185,7 @@ def _interval(figure: Figure, task: npt.NDArray[np.int_], drawn: Sequence[Vector
     found = [x for weight in drawn if (x := figure(weight[task])) is not None]
     if told is None or not found:
         return None
-    low, high = np.percentile(found, [2.5, 97.5])
-    return Interval(told, float(low), float(high))
+    return percentile(told, found)
 
 
 def reliability(chance: Vector, outcome: Vector) -> list[dict[str, float]]:

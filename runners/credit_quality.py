@@ -16,7 +16,7 @@ import numpy.typing as npt
 from agents.react import Episode, EpisodeId
 from agents.tree import ROUNDING
 from runners.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
-from runners.intervals import Interval
+from runners.intervals import Interval, percentile, task_draws
 from runners.learner import Credited
 
 TITLES = {
@@ -159,19 +159,13 @@ def quality(turns: Turns, *, seed: int = 0, draws: int = 400) -> dict[str, Inter
     tasks = int(turns.task.max()) + 1 if len(turns.task) else 0
     rng = np.random.default_rng(seed)
     drawn: dict[str, list[float]] = {key: [] for key, value in told.items() if value is not None}
-    for _ in range(draws if drawn else 0):
-        weight = np.bincount(rng.integers(0, tasks, tasks), minlength=tasks).astype(np.float64)[turns.task]
+    for weight in task_draws(tasks, draws if drawn else 0, rng):
         for key, values in drawn.items():
-            if (value := FIGURES[key](turns, weight)) is not None:
+            if (value := FIGURES[key](turns, weight[turns.task])) is not None:
                 values.append(value)
-    found: dict[str, Interval | None] = {}
-    for key, value in told.items():
-        if value is None or not drawn[key]:
-            found[key] = None
-            continue
-        low, high = np.percentile(drawn[key], [2.5, 97.5])
-        found[key] = Interval(value, float(low), float(high))
-    return found
+    return {
+        key: None if value is None or not drawn[key] else percentile(value, drawn[key]) for key, value in told.items()
+    }
 
 
 def counts(turns: Turns) -> dict[str, float]:

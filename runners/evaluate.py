@@ -51,7 +51,7 @@ from runners.controller import Controller
 from runners.inference import report as inference_report
 from runners.inference.program import Asked, Player, check
 from runners.inference.program import measure as measure_by_scores
-from runners.inference.settings import Agent, check_scorers, scorers_of
+from runners.inference.settings import Agent, asks_oracle, check_scorers, scorers_of
 from runners.inference.settings import parts_of as inference_parts
 from runners.measure import Result, evaluate_tasks, has_oracle, pick_tasks
 from runners.models import TINY, BaseSpec, device_of, load_base, source_of
@@ -182,7 +182,7 @@ def looked_into(found: Mapping[str, Mapping[str, Result]], policies: Policies, e
     told: dict[str, Any] = {}
     if values is not None and (known := calibration(states_of(episodes, values))):
         told["calibration"] = known
-    if (kind := kinds.kind_of(env)) is not None:
+    if (kind := env.turn_kind()) is not None:
         told["kinds"] = kinds.by_kind(episodes, values, kind)
     return told
 
@@ -192,9 +192,9 @@ def by_scores(
     tasks: Sequence[Task], console: Console,
 ) -> dict[str, Any]:  # fmt: skip
     """Measures an agent that goes by scores, shows it, and writes its files. Raises UserError."""
-    kinds = scorers_of(evaluate.agent, evaluate.scorer)
+    scorers = scorers_of(evaluate.agent, evaluate.scorer)
     sampling = SamplingSettings(evaluate.temperature)
-    asked = Asked(evaluate.agent, kinds, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
+    asked = Asked(evaluate.agent, scorers, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
     discount = float(getattr(policies.algorithm, "discount", 1.0))
     verifies = getattr(policies.algorithm, "terminal_target", None) == TerminalTarget.OUTCOME
     player = Player(controller, env, console, policies.critic, discount, verifies)
@@ -227,11 +227,6 @@ def by_playing(
     return figures | told
 
 
-def oracle_asked(evaluate: Evaluate) -> bool:
-    """Whether a scorer goes by what the environment knows of states on the way."""
-    return evaluate.agent in (Agent.TOT, Agent.EARLY_STOP) and ScorerKind.ORACLE in evaluate.scorer
-
-
 def main() -> None:
     evaluate, parts = parse(Evaluate, parts_of, about=Evaluate.__doc__ or "")
     torch.set_num_threads(evaluate.threads)
@@ -240,7 +235,8 @@ def main() -> None:
     tasks = pick_tasks(env, evaluate.split, evaluate.tasks)
     if parts["react"].oracle and not has_oracle(env, evaluate.split):
         raise UserError(f"--react.oracle needs an oracle, and the environment {evaluate.env} has none")
-    parts["react"] = replace(parts["react"], oracle=parts["react"].oracle or oracle_asked(evaluate))
+    oracle = parts["react"].oracle or asks_oracle(evaluate.agent, evaluate.scorer)
+    parts["react"] = replace(parts["react"], oracle=oracle)
     policies = policies_of(evaluate, env, parts, console)
     workers = LocalWorkers(lambda: policies.worker)
     console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)

@@ -27,6 +27,17 @@ class Interval:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
+def task_draws(tasks: int, draws: int, rng: np.random.Generator) -> list[npt.NDArray[np.float64]]:
+    """How often each of ``tasks`` tasks comes in each of ``draws`` resamples with replacement."""
+    return [np.bincount(rng.integers(0, tasks, tasks), minlength=tasks).astype(np.float64) for _ in range(draws)]
+
+
+def percentile(mean: float, found: Sequence[float]) -> Interval:
+    """``mean`` with the ends of the middle 95 % of what resamples ``found``."""
+    low, high = np.percentile(found, [2.5, 97.5])
+    return Interval(mean, float(low), float(high))
+
+
 def bootstrap(values: Sequence[float], *, seed: int = 0, draws: int = 2000) -> Interval:
     """The mean of one number per task and its 95 % percentile interval over resampled tasks.
 
@@ -37,8 +48,7 @@ def bootstrap(values: Sequence[float], *, seed: int = 0, draws: int = 2000) -> I
     x_N = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)
     picks_DN = rng.integers(0, x_N.size, size=(draws, x_N.size))
-    low, high = np.percentile(x_N[picks_DN].mean(axis=1), [2.5, 97.5])
-    return Interval(float(x_N.mean()), float(low), float(high))
+    return percentile(float(x_N.mean()), x_N[picks_DN].mean(axis=1))
 
 
 def bootstrap_gain(before: Sequence[float], after: Sequence[float], *, seed: int = 0) -> Interval:

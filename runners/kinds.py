@@ -13,23 +13,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from agent_envs.core import TextEnv
 from agents.react import Episode
-from runners.intervals import Interval
+from runners.intervals import Interval, percentile, task_draws
 
 KindOf = Callable[[str], str | None]
 OTHER = "other"
 """A turn of no kind: it just works on, or answers."""
 TITLES = {"share": "share of turns", "change": "change of V", "success": "success of episodes with it"}
-
-
-def kind_of(env: TextEnv) -> KindOf | None:
-    """What tells the kind of a turn from its text; None where the environment's turns have none."""
-    if env.name != "math":
-        return None
-    from agent_envs.math import kinds
-
-    return kinds.kind_of
 
 
 def by_kind(
@@ -56,7 +46,7 @@ def by_kind(
     change_X, success_X = (np.asarray([row[i] for row in rows], dtype=np.float64) for i in (2, 3))
     episode_X = np.asarray([row[4] for row in rows])
     rng = np.random.default_rng(0)
-    drawn = [np.bincount(rng.integers(0, len(tasks), len(tasks)), minlength=len(tasks))[task_X] for _ in range(draws)]
+    drawn = [weight[task_X] for weight in task_draws(len(tasks), draws, rng)]
     found: dict[str, dict[str, Any]] = {}
     for name in sorted(set(kind_X), key=lambda n: -int((kind_X == n).sum())):
         mine = kind_X == name
@@ -74,8 +64,7 @@ def by_kind(
 
 def _mean(x: np.ndarray, chosen: np.ndarray, drawn: Sequence[np.ndarray]) -> Interval:
     told = [np.average(x[chosen], weights=w[chosen]) for w in drawn if w[chosen].sum()]
-    low, high = np.percentile(told, [2.5, 97.5]) if told else (np.nan, np.nan)
-    return Interval(float(x[chosen].mean()), float(low), float(high))
+    return percentile(float(x[chosen].mean()), told or [np.nan])
 
 
 def show(found: dict[str, dict[str, Any]], console: Console) -> None:

@@ -7,7 +7,7 @@ answer; an answer that the verifier cannot check in time is not right, and is co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -100,6 +100,9 @@ class MathEnv(TextEnv):
         if not over:
             return {}
         return counted(map(kind_of, self._state.factors)) | {"unverified": float(self._state.unverified)}
+
+    def turn_kind(self) -> Callable[[str], str | None]:
+        return kind_of
 
     def lexicon(self) -> Sequence[str]:
         if self.config.source != GENERATED:

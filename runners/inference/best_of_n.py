@@ -6,7 +6,6 @@ and a task's success is the mean over its groups.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from agents.scorers import ScorerKind
 from runners.inference.figures import Point
 from runners.inference.lines import Line, Weights, scores
 from runners.inference.settings import Agent
+from runners.intervals import mean
 
 WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 100.0)
 """What the spread of the log-probabilities may count beside that of the values."""
@@ -35,8 +35,8 @@ def point(tasks: Sequence[Sequence[Line]], kind: ScorerKind, n: int, weights: We
     success, tokens = [], []
     for lines in tasks:
         mine = groups(lines, n)
-        success.append(_mean([chosen(group, kind, weights).success for group in mine]))
-        tokens.append(_mean([float(sum(sum(line.tokens) for line in group)) for group in mine]))
+        success.append(mean([chosen(group, kind, weights).success for group in mine]))
+        tokens.append(mean([float(sum(sum(line.tokens) for line in group)) for group in mine]))
     asked = value_tokens * n if kind.asks_critic else 0.0
     return Point(Agent.BEST_OF_N, kind, n, tuple(success), tuple(tokens), asked)
 
@@ -57,7 +57,3 @@ def choose_weight(tasks: Sequence[Sequence[Line]], kind: ScorerKind, n: int, wei
         return float(np.nanmean([*point(tasks, kind, n, candidate, 0.0).success, 0.0]))
 
     return max(candidates(tasks, kind, weights), key=success)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan

@@ -15,7 +15,7 @@ import numpy as np
 
 from agents.scorers import ScorerKind
 from runners.inference.lines import Line, Weights, running
-from runners.intervals import Interval
+from runners.intervals import Interval, percentile, task_draws
 
 
 class Rule(StrEnum):
@@ -130,7 +130,7 @@ def figures(tasks: Sequence[Sequence[Line]], stop: Stop, draws: int = 1000) -> d
     }
     rng = np.random.default_rng(0)
     n = int(task_E.max()) + 1
-    weights_DE = [np.bincount(rng.integers(0, n, n), minlength=n)[task_E].astype(float) for _ in range(draws)]
+    weights_DE = [weight[task_E] for weight in task_draws(n, draws, rng)]
     return {name: _interval(up, down, weights_DE) for name, (up, down) in ratios.items()}
 
 
@@ -138,5 +138,4 @@ def _interval(up_E: np.ndarray, down_E: np.ndarray, weights_DE: Sequence[np.ndar
     def share(weight_E: np.ndarray) -> float:
         return float((weight_E * up_E).sum() / max((weight_E * down_E).sum(), 1e-12))
 
-    low, high = np.percentile([share(w) for w in weights_DE], [2.5, 97.5])
-    return Interval(share(np.ones(len(up_E))), float(low), float(high))
+    return percentile(share(np.ones(len(up_E))), [share(w) for w in weights_DE])

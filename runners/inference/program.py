@@ -12,7 +12,6 @@ from rich.console import Console
 from agent_envs.core import Task, TextEnv
 from agents.critic import Critic
 from agents.engine import SamplingSettings
-from agents.react import Episode
 from agents.rollout import SearchPlan
 from agents.scorers import ScorerKind, Scoring
 from agents.tot import Searched
@@ -21,8 +20,8 @@ from runners.controller import Controller
 from runners.inference import best_of_n, early_stop
 from runners.inference.figures import Point
 from runners.inference.lines import Line, Weights, lines_of
-from runners.inference.settings import Agent, BestOfN, EarlyStop, Likelihood, Sweep
-from runners.intervals import Interval, mean
+from runners.inference.settings import Agent, BestOfN, EarlyStop, Likelihood, Sweep, asks_oracle
+from runners.intervals import mean
 from runners.measure import Result, evaluate_tasks, has_oracle, pick_tasks
 from runners.searching import check_slots
 
@@ -84,8 +83,7 @@ def check(asked: Asked, player: Player, split: str) -> None:
                 f"the scorer {kind} needs a critic whose last value learned the outcome: train with --selfac."
                 "terminal-target outcome, or take value"
             )
-    asks_oracle = asked.agent != Agent.BEST_OF_N and ScorerKind.ORACLE in asked.kinds
-    if asks_oracle and not has_oracle(player.env, split):
+    if asks_oracle(asked.agent, asked.kinds) and not has_oracle(player.env, split):
         raise UserError(f"the scorer oracle needs an oracle, and the environment {player.env.name} has none")
     if asked.agent == Agent.TOT:
         for tot in plans(asked):
@@ -116,7 +114,7 @@ def weights_of(asked: Asked, kind: ScorerKind, valid: Sequence[Sequence[Line]]) 
     """How a scorer weighs what it goes by: as told, or as it does best on validation tasks."""
     told: Likelihood = asked.parts.get("logprob", Likelihood())
     weights = Weights(told.form, told.weight or 1.0)
-    if not (kind.asks_critic and kind.asks_policy) or told.weight:
+    if not kind.mixed or told.weight:
         return weights
     return best_of_n.choose_weight(valid, kind, min(samples_of(asked), 4), weights)
 
@@ -130,7 +128,7 @@ def _best_of_n(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[
     found = Found([single(asked, lines)])
     for kind in asked.kinds:
         weights = weights_of(asked, kind, valid)
-        if kind.asks_critic and kind.asks_policy:
+        if kind.mixed:
             found.weights[kind] = weights.weight
         found.points += [best_of_n.point(lines, kind, n, weights, value_tokens) for n in sorted(settings.n)]
     return found
@@ -138,8 +136,8 @@ def _best_of_n(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[
 
 def single(asked: Asked, tasks: Sequence[Sequence[Line]]) -> Point:
     """One episode of each task: what every way of spending more has to beat."""
-    success = tuple(_mean([line.success for line in lines]) for lines in tasks)
-    tokens = tuple(_mean([float(sum(line.tokens)) for line in lines]) for lines in tasks)
+    success = tuple(mean([line.success for line in lines]) for lines in tasks)
+    tokens = tuple(mean([float(sum(line.tokens)) for line in lines]) for lines in tasks)
     return Point(Agent.REACT, "none", 1, success, tokens)
 
 
@@ -157,7 +155,7 @@ def _tot(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[L
     found = Found([single(asked, player.lines(player.play(tasks, asked, 1)))])
     for kind in asked.kinds:
         weights = weights_of(asked, kind, valid)
-        if kind.asks_critic and kind.asks_policy:
+        if kind.mixed:
             found.weights[kind] = weights.weight
         for tot in plans(asked):
             plan = SearchPlan(tot, Scoring(kind, weights.form, weights.weight, player.discount))
@@ -178,11 +176,10 @@ def _early_stop(asked: Asked, player: Player, tasks: Sequence[Task], valid: list
     flat = [line for mine in valid for line in mine]
     told: Likelihood = asked.parts.get("logprob", Likelihood())
     for kind in asked.kinds:
-        mixed = kind.asks_critic and kind.asks_policy
         weights = Weights(told.form, told.weight or 1.0)
-        tried = best_of_n.candidates(valid, kind, weights) if mixed and not told.weight else [weights]
+        tried = best_of_n.candidates(valid, kind, weights) if kind.mixed and not told.weight else [weights]
         stop = early_stop.choose(flat, kind, tried, settings.first, settings.max_loss)
-        if mixed:
+        if kind.mixed:
             found.weights[kind] = stop.weights.weight
         found.stops.append(
             {
@@ -205,10 +202,3 @@ def stopped(tasks: Sequence[Sequence[Line]], stop: early_stop.Stop) -> dict[str,
         "success": mean([line.success * (end == len(line.tokens)) for line, end in zip(lines, ends, strict=True)]),
         "tokens": mean([float(sum(line.tokens[:end])) for line, end in zip(lines, ends, strict=True)]),
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan
-
-
-__all__ = ["Asked", "Episode", "Found", "Interval", "Player", "check", "measure"]

@@ -114,6 +114,11 @@ def check_scorers(agent: Agent, asked: Sequence[ScorerKind]) -> None:
         raise ValueError("a scorer is named twice")
 
 
+def asks_oracle(agent: Agent, kinds: Sequence[ScorerKind]) -> bool:
+    """Whether a scorer goes by what the environment knows of states on the way."""
+    return agent in (Agent.TOT, Agent.EARLY_STOP) and ScorerKind.ORACLE in kinds
+
+
 def scorers_of(agent: Agent, asked: Sequence[ScorerKind]) -> tuple[ScorerKind, ...]:
     """The scorers that are compared."""
     return tuple(asked) or USUAL[agent]
@@ -131,6 +136,6 @@ def parts_of(agent: Agent, asked: Sequence[ScorerKind]) -> dict[str, type]:
         parts["early_stop"] = EarlyStop
     if any(kind.asks_policy for kind in kinds):
         parts["logprob"] = Likelihood
-    if agent == Agent.EARLY_STOP or any(kind.asks_policy and kind.asks_critic for kind in kinds):
+    if agent == Agent.EARLY_STOP or any(kind.mixed for kind in kinds):
         parts["validation"] = Validation
     return parts

@@ -14,10 +14,8 @@ from __future__ import annotations
 import queue
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from agent_envs.code.sandbox.container import Broken, Container
 from agent_envs.code.sandbox.interface import (
@@ -29,6 +27,7 @@ from agent_envs.code.sandbox.interface import (
     SandboxUnavailable,
     Status,
 )
+from agent_envs.code.sandbox.pooled import PooledSandbox
 from agent_envs.code.sandbox.results import message_of, most_bytes, result_of
 
 IMAGE = "turnwise-sandbox:latest"
@@ -51,13 +50,14 @@ CAPABILITIES = Capabilities(
 )
 
 
-class DockerSandbox:
+class DockerSandbox(PooledSandbox):
     """Runs jobs in containers. Raises SandboxUnavailable without the library, an engine or the image."""
 
     capabilities = CAPABILITIES
 
     def __init__(self, *, image: str = IMAGE, limits: Limits | None = None, workers: int = 2) -> None:
-        self._limits, self._image, self._workers = limits or Limits(), image, workers
+        super().__init__(limits, workers)
+        self._image = image
         self._client = _client(image)
         self._label = secrets.token_hex(8)
         self._lock = threading.Lock()
@@ -75,22 +75,6 @@ class DockerSandbox:
         for _ in range(workers):  # one more than can be used: a replacement takes longer than a run
             self._replace()
 
-    def run(
-        self,
-        argv: Sequence[str],
-        files: Mapping[str, bytes] | None = None,
-        *,
-        stdin: bytes = b"",
-        limits: Limits | None = None,
-    ) -> Result:
-        """Runs one command in a folder that holds ``files``. Raises SandboxFault, and ValueError for a bad job."""
-        return self._run(Job(tuple(argv), dict(files or {}), stdin, limits or self._limits))
-
-    def run_many(self, jobs: Sequence[Job]) -> list[Result]:
-        """Runs several, as many at a time as there are workers; results in the order of the jobs."""
-        with ThreadPoolExecutor(self._workers) as pool:
-            return list(pool.map(self._run, jobs))
-
     def close(self) -> None:
         """Removes all containers. Safe to call twice."""
         with self._lock:
@@ -101,14 +85,6 @@ class DockerSandbox:
         for container in list(self._all):
             container.remove()
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _run(self, job: Job) -> Result:
         for name in _FIXED:

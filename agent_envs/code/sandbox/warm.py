@@ -16,13 +16,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
 from agent_envs.child import Channel, Child, Oversize
 from agent_envs.code.sandbox import bundle
@@ -34,6 +31,7 @@ from agent_envs.code.sandbox.interface import (
     SandboxFault,
     SandboxUnavailable,
 )
+from agent_envs.code.sandbox.pooled import PooledSandbox
 from agent_envs.code.sandbox.results import message_of, most_bytes, result_of
 from agent_envs.code.sandbox.zygote import cgroup, files, wire
 from agent_envs.code.sandbox.zygote.syscalls import numbers
@@ -56,7 +54,7 @@ class _Zygote:
     made: list[str]
 
 
-class WarmSandbox:
+class WarmSandbox(PooledSandbox):
     """Runs jobs in forks of a warm interpreter; ``cage`` says how they are caged.
 
     ``describe`` tells the capabilities, given whether the memory of a run is bounded as a whole and why not.
@@ -71,7 +69,8 @@ class WarmSandbox:
         limits: Limits | None = None,
         workers: int = 2,
     ) -> None:
-        self._cage, self._limits, self._workers = cage, limits or Limits(), workers
+        super().__init__(limits, workers)
+        self._cage = cage
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(workers)
         self._closed = False
@@ -88,22 +87,6 @@ class WarmSandbox:
         """Folders on this machine that exist while the sandbox is open: of control groups, and of runs."""
         return self._running().made
 
-    def run(
-        self,
-        argv: Sequence[str],
-        files: Mapping[str, bytes] | None = None,
-        *,
-        stdin: bytes = b"",
-        limits: Limits | None = None,
-    ) -> Result:
-        """Runs one command in a folder that holds ``files``. Raises SandboxFault, and ValueError for a bad job."""
-        return self._run(Job(tuple(argv), dict(files or {}), stdin, limits or self._limits))
-
-    def run_many(self, jobs: Sequence[Job]) -> list[Result]:
-        """Runs several, as many at a time as there are workers; results in the order of the jobs."""
-        with ThreadPoolExecutor(self._workers) as pool:
-            return list(pool.map(self._run, jobs))
-
     def close(self) -> None:
         """Ends all runs and leaves nothing behind. Safe to call twice."""
         with self._lock:
@@ -111,14 +94,6 @@ class WarmSandbox:
             zygote, self._zygote = self._zygote, None
         if zygote is not None:
             _end(zygote)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _run(self, job: Job) -> Result:
         message = message_of(job, self.capabilities)
