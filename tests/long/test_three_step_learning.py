@@ -23,9 +23,12 @@ env: corridor
 corridor: {{doors: 3, pulls: 5, max_turns: 7, signs: 12, blank: 0.2, train_tasks: 2000}}
 {SMALL}"""
 
+# Half of its episodes begin as others of their group did, so that an update teaches it less.
+LONGER = {"arpo": "updates: 72"}
+
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
 def test_it_is_solved(tmp_path: Path, algo: str) -> None:
-    solve(tmp_path / "run", algo, THREE_STEPS)
+    solve(tmp_path / "run", algo, THREE_STEPS.replace("updates: 48", LONGER.get(algo, "updates: 48")))
