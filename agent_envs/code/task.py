@@ -20,6 +20,8 @@ class Case:
     """What is evaluated, for instance `rotate([1, 2, 3], 1)`. No secret: it is sent into the sandbox."""
     expected: Literal
     """What it should give. Compared on the host."""
+    tolerance: float = 0.0
+    """By how much a number may differ from the expected one; 0 asks for the same value."""
 
 
 @dataclass(frozen=True)

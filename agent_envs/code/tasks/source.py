@@ -1,0 +1,16 @@
+"""Which tasks there are, by ``--code.source``."""
+
+from __future__ import annotations
+
+from agent_envs.code.tasks.settings import TaskSettings
+from agent_envs.core import TaskSet, check_split
+
+
+def build(config: TaskSettings, split: str, *, sandbox: str = "auto") -> TaskSet:
+    """The tasks of a split; `Task.data` is a `CodeTask`.
+
+    ``sandbox`` names the one in which known solutions of a file run, where it gives inputs but no results.
+    Raises SettingsError for a source that cannot be read.
+    """
+    check_split("code", split)
+    raise NotImplementedError
