@@ -1,5 +1,11 @@
 """The action grammar: ``<think>…</think><action>NAME(args)</action>``, or leniently a bare last line ``NAME(args)``.
 
+Some actions take a text of several lines, which stands below the call and is taken as it is::
+
+    <action>EDIT(main.py, 3:4)
+        return "two (lines)"
+    </action>
+
 Invariant: parsing looks at the model's own turn only, in time linear in its length, and either returns exactly one
 `Action` or raises `ActionError`. Only `str` methods are used: no regular expression can blow up on hostile text.
 """
@@ -13,6 +19,8 @@ from enum import StrEnum
 THINK, THINK_END, ACTION, ACTION_END = "<think>", "</think>", "<action>", "</action>"
 BLANK = "\n\n"
 """What ends a thought factor."""
+BELOW = "⏎"
+"""What stands for the end of a line in the help."""
 _OPEN, _CLOSE = "(（", ")）"
 _PREFIXES = ("action:", "action：", "动作:", "动作：")
 _MAX_NAME = 32
@@ -39,9 +47,14 @@ class Verb:
     """Language → the name shown and accepted in that language; every alias is accepted in every language."""
     usages: Mapping[str, str] = field(default_factory=dict)
     """Language → `usage` in that language, where it differs."""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """Language → how the lines below the call are shown in the help; empty for an action of one line."""
+    body: Args = Args.NONE
+    """Whether lines stand below the call."""
 
     def call(self, language: str) -> str:
-        return f"{self.aliases.get(language, self.name)}({self.usages.get(language, self.usage)})"
+        lines = f"{BELOW}{self.lines[language]}" if self.lines else ""
+        return f"{self.aliases.get(language, self.name)}({self.usages.get(language, self.usage)}){lines}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,8 @@ class Action:
     """Everything between the first opening and the last closing parenthesis, stripped."""
     thought: str = ""
     """What stood between the think tags, stripped."""
+    body: str | None = None
+    """The lines below the call, each with its end; empty for no line, None where nothing was said of lines."""
 
 
 class ActionError(Exception):
@@ -83,9 +98,12 @@ class Grammar:
 
     def format(self, language: str) -> str:
         """The form of a turn, in one line."""
+        long = any(verb.lines for verb in self.verbs)
         if language == "zh":
-            return f"每轮恰好一个动作：{THINK}思考{THINK_END}{ACTION}名称(参数){ACTION_END}"
-        return f"One action per turn: {THINK}thought{THINK_END}{ACTION}NAME(args){ACTION_END}"
+            more = f"（{BELOW} 表示换行）" if long else ""
+            return f"每轮恰好一个动作：{THINK}思考{THINK_END}{ACTION}名称(参数){ACTION_END}{more}"
+        more = f" ({BELOW} is a new line)" if long else ""
+        return f"One action per turn: {THINK}thought{THINK_END}{ACTION}NAME(args){ACTION_END}{more}"
 
     def refuse(self, reason: str, language: str) -> str:
         """The tool message for an invalid action: the reason and the grammar in one line each."""
@@ -99,7 +117,10 @@ class Grammar:
         if tags > 1:
             raise ActionError("more than one action", "动作多于一个")
         if tags == 1:
-            body, closed, _ = rest.partition(ACTION)[2].partition(ACTION_END)
+            inside = rest.partition(ACTION)[2]
+            if (long := self._long_call(inside, thought)) is not None:
+                return long
+            body, closed, _ = inside.partition(ACTION_END)
             if not closed:
                 raise ActionError(f"{ACTION} is not closed", f"{ACTION} 没有结束")
             lines = _filled(body)
@@ -117,7 +138,18 @@ class Grammar:
         name, args, end = cut_call(_without_prefix(line))
         return args is not None and not end and name.casefold() in self._by_name
 
-    def _call(self, line: str, thought: str) -> Action:
+    def _long_call(self, inside: str, thought: str) -> Action | None:
+        """The action with lines below its call; None when the first line is the whole call, or no call with lines."""
+        head, _, below = inside.lstrip().partition("\n")
+        verb = self._by_name.get(cut_call(head)[0].casefold())
+        if verb is None or verb.body is Args.NONE or ACTION_END in head:
+            return None
+        body = _body(below)
+        if body is None:
+            raise ActionError(f"{ACTION} is not closed", f"{ACTION} 没有结束")
+        return self._call(head, thought, body)
+
+    def _call(self, line: str, thought: str, body: str | None = None) -> Action:
         name, args, end = cut_call(line)
         if args is None:
             raise ActionError("not of the form NAME(args)", "格式应为 名称(参数)")
@@ -130,7 +162,12 @@ class Grammar:
             raise ActionError(f"{verb.name} needs an argument", f"{verb.aliases.get('zh', verb.name)} 缺少参数")
         if verb.args is Args.NONE and args:
             raise ActionError(f"{verb.name} takes no argument", f"{verb.aliases.get('zh', verb.name)} 不带参数")
-        return Action(verb.name, args, thought)
+        if verb.body is Args.REQUIRED and body is None:
+            raise ActionError(
+                f"{verb.name} needs lines below it, before {ACTION_END}",
+                f"{verb.aliases.get('zh', verb.name)} 的下面要有内容，写在 {ACTION_END} 之前",
+            )
+        return Action(verb.name, args, thought, body)
 
 
 class Thoughts(Grammar):
@@ -177,9 +214,22 @@ def cut_call(line: str) -> tuple[str, str | None, str]:
     return name, line[start + 1 : stop].strip(), line[stop + 1 :].strip().strip(".。")
 
 
-def render(name: str, args: str = "", thought: str = "") -> str:
-    """The full turn text of an action, as the default format wants it."""
-    return f"{THINK}{thought}{THINK_END}{ACTION}{name}({args}){ACTION_END}"
+def render(name: str, args: str = "", thought: str = "", body: str | None = None) -> str:
+    """The full turn text of an action, as the default format wants it; every line of the ``body`` has its end."""
+    lines = "" if body is None else f"\n{body}"
+    return f"{THINK}{thought}{THINK_END}{ACTION}{name}({args}){lines}{ACTION_END}"
+
+
+def _body(below: str) -> str | None:
+    """The lines up to the end tag, each with its end; None without one.
+
+    Where the tag stands at the beginning of a line, the lines before it may hold the tag's own text.
+    """
+    at = 0 if below.startswith(ACTION_END) else below.find(f"\n{ACTION_END}") + 1 or below.find(ACTION_END)
+    if at < 0:
+        return None
+    body = below[:at].replace("\r\n", "\n").replace("\r", "\n")
+    return body if not body or body.endswith("\n") else body + "\n"
 
 
 def _without_prefix(line: str) -> str:

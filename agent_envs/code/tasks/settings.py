@@ -62,9 +62,10 @@ class Grader(StrEnum):
     """Who decides about the tasks of a file."""
 
     CASES = "cases"
-    """Checks that are made on the host; tasks whose checks cannot be are left out."""
+    """Values are compared on the host; tasks of a file whose checks are no such comparison are left out."""
     IN_PROCESS = "in-process"
-    """Such tasks are graded by their own program, beside the submission: a submission can forge its verdict."""
+    """Every check, and the program of a task whose checks are no comparison, runs beside the submission, which can
+    forge the verdict; so every info says `forgeable`."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class TaskSettings:
     levels: tuple[int, ...] = ()
     """Generated tasks only: which sizes, some of 1, 2 and 3 (small, medium, large); all when none is named."""
     grader: Grader = Grader.CASES
-    """Files only: what becomes of tasks whose checks are no cases."""
+    """Where checks are made: on the host, or in the process of the submission, which can forge the verdict."""
     languages: tuple[str, ...] = LANGUAGES
     """Languages of the tasks, en, zh or both; of a file, tasks in another language are left out."""
     seed: int = 0
@@ -114,8 +115,6 @@ class TaskSettings:
                 f"{self.held_out_tasks}"
             )
         if self.source == GENERATED:
-            if self.grader is not Grader.CASES:
-                raise SettingsError("code: grader acts on the tasks of a file only: name one with source")
             if self.operators and self.kind is Kind.SYNTHESIS:
                 raise SettingsError("code: operators do not act with kind synthesis, which has nothing to repair")
             return
