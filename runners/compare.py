@@ -35,17 +35,29 @@ from runners.comparison.runs import check, credit_steps, is_measured, job_of
 from runners.comparison.tuning import Tried, judge
 from runners.config import UserError, run_program
 from runners.folder import hold
-from runners.runs import base_of
+from runners.models import Base, load_base
+from runners.runs import base_of, is_run, read_run
 
 
 def make_models(runs: Sequence[PlannedRun], console: Console) -> None:
-    """Makes the tiny models that the runs begin from, so that no two of them make the same one at once."""
-    seen: list[Any] = []
+    """Makes the tiny models that the runs begin from, so that no two of them make the same one at once.
+
+    Raises UserError where a run that is there already began from other weights, as those of an earlier version do.
+    """
+    made: list[tuple[Any, Base | None]] = []
     for run in runs:
         key = (run.train.model, run.train.init_from, run.parts.get("pretrain"), run.parts[run.train.env])
-        if key not in seen:
-            seen.append(key)
-            base_of(run.train, run.parts, console, "cpu")
+        known = next((i for i, (other, _) in enumerate(made) if other == key), None)
+        if known is None:
+            known, spec = len(made), base_of(run.train, run.parts, console, "cpu")
+            there = any(is_run(other.folder) for other in runs)
+            made.append((key, load_base(spec) if there else None))
+        base = made[known][1]
+        if base is not None and is_run(run.folder):
+            try:
+                read_run(run.folder).check(base)
+            except UserError as error:
+                raise UserError(f"{error}: name another folder with --out, or remove that run") from None
 
 
 def do(jobs: Sequence[Job], plan: Plan, title: str, console: Console) -> None:
@@ -67,7 +79,7 @@ def tune(plan: Plan, console: Console) -> list[Tried]:
     for run in runs:
         check(run)
     plan.entrants(console)
-    make_models(runs[:1], console)
+    make_models(runs, console)
     logs = plan.compare.folder / "logs"
     do([job_of(run, logs, None) for run in runs], plan, "tuning", console)
     folders = {name: [run.folder for run in mine] for name, mine in tried.items()}
@@ -95,7 +107,7 @@ def compare(plan: Plan, console: Console) -> None:
     runs = [entrant.run(folder / "runs", seed) for seed in range(plan.compare.seeds) for entrant in entrants.values()]
     for run in runs:
         check(run)
-    make_models(runs[: len(entrants)], console)
+    make_models(runs, console)
     jobs = [job_of(run, logs, plan.compare.measured) for run in runs]
     failed = carry_out(jobs, plan.compare.jobs, "training", console)
     left_out = {run.seed for run in runs if run.name in failed}

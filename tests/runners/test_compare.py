@@ -105,6 +105,17 @@ def test_what_is_finished_is_not_done_again(done: Path) -> None:
         compare(study(done.parent, "--lr", "1e-4"), Console(file=io.StringIO()))
 
 
+def test_runs_from_other_weights_are_not_compared(done: Path) -> None:
+    base = done / "runs" / "grpo-1" / "base.json"
+    text = base.read_text()
+    base.write_text(json.dumps(json.loads(text) | {"fingerprint": "0" * 64}))
+    try:
+        with pytest.raises(UserError, match=r"grpo-1 was trained on: its weights differ: name another folder"):
+            compare(study(done.parent), Console(quiet=True))
+    finally:
+        base.write_text(text)
+
+
 def test_a_run_that_broke_off_goes_on_and_one_that_cannot_leaves_its_seed_out(done: Path) -> None:
     plan = study(done.parent)
     run = plan.entrants(Console(file=io.StringIO()))["grpo"].run(done / "runs", 1)
