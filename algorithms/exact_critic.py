@@ -41,8 +41,8 @@ class ExactCritic(Algorithm[ExactCredit]):
     """0 credits a turn with what it changed by itself, 1 with the verdict less the chance there was before it."""
     normalize: AdvantageScale = AdvantageScale.STD
     """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
-    std_floor: float = 0.0
-    """Smallest deviation that is divided by."""
+    std_floor: float | None = None
+    """Smallest deviation that is divided by; 0.1 unless said otherwise."""
     ratio: TurnRatio = TurnRatio.TURN
     """What is clipped."""
     clip: float = 0.2
@@ -55,7 +55,11 @@ class ExactCritic(Algorithm[ExactCredit]):
         require_choice(self.ratio, TurnRatio)
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
-        require(self.std_floor >= 0, f"std_floor must not be negative, but is {self.std_floor}")
+        require((self.std_floor or 0) >= 0, f"std_floor must not be negative, but is {self.std_floor}")
+        require(
+            self.std_floor is None or self.normalize != AdvantageScale.NONE,
+            "std_floor acts with normalize std or whiten only",
+        )
         require(0 < self.clip < 1, f"clip must lie between 0 and 1, not {self.clip}")
         require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
 

@@ -138,16 +138,22 @@ def mean_and_variance(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (weight * (x - mean).square()).sum() / (weight.sum() - 1).clamp_min(1)
 
 
-def scale_advantage(adv: Tensor, weight: Tensor, how: AdvantageScale, floor: float = 0.0) -> Tensor:
+STD_FLOOR = 0.1
+"""Smallest deviation of advantages that is divided by, where no other is named. In a batch in which nearly all went
+well they are mostly the critic's error, and dividing them by their tiny deviation can undo what was learned."""
+
+
+def scale_advantage(adv: Tensor, weight: Tensor, how: AdvantageScale, floor: float | None = 0.0) -> Tensor:
     """A / sqrt(var + 1e-8) over the batch, centred first for ``whiten``; as it is where all advantages are the same.
 
-    A deviation below ``floor`` counts as ``floor``.
+    A deviation below ``floor`` (STD_FLOOR where it is None) counts as ``floor``.
     """
+    least = STD_FLOOR if floor is None else floor
     seen = adv[weight > 0]
     if how == AdvantageScale.NONE or not seen.numel() or seen.max() - seen.min() <= SAME:
         return adv
     mean, variance = mean_and_variance(adv, weight)
-    return (adv - mean if how == AdvantageScale.WHITEN else adv) * (variance.clamp_min(floor**2) + 1e-8).rsqrt()
+    return (adv - mean if how == AdvantageScale.WHITEN else adv) * (variance.clamp_min(least**2) + 1e-8).rsqrt()
 
 
 def explained_variance(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:

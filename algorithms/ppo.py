@@ -77,8 +77,8 @@ class PPO(Algorithm[TokenCredit]):
     verdict 50 tokens later counts 0.08, and the rest is the critic's word."""
     normalize: AdvantageScale = AdvantageScale.WHITEN
     """Centre the batch's advantages and divide them by their standard deviation, over tokens."""
-    std_floor: float = 0.0
-    """Smallest deviation that is divided by."""
+    std_floor: float | None = None
+    """Smallest deviation that is divided by; 0.1 unless said otherwise."""
     aggregation: Aggregation = Aggregation.TOKEN_MEAN
     """How token losses become one number, for the policy and for the critic."""
     length_norm: float = 512.0
@@ -105,9 +105,9 @@ class PPO(Algorithm[TokenCredit]):
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
         require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
-        require(self.std_floor >= 0, f"std_floor must not be negative, but is {self.std_floor}")
+        require((self.std_floor or 0) >= 0, f"std_floor must not be negative, but is {self.std_floor}")
         require(
-            self.std_floor == 0 or self.normalize != AdvantageScale.NONE,
+            self.std_floor is None or self.normalize != AdvantageScale.NONE,
             "std_floor acts with normalize std or whiten only",
         )
         require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")

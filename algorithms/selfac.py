@@ -99,10 +99,10 @@ class SelfAC(Algorithm[TurnCredit]):
     """``sibling_mean`` needs states in which several actions were tried: an only child has advantage 0."""
     normalize: AdvantageScale = AdvantageScale.STD
     """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
-    std_floor: float = 0.0
-    """Smallest deviation that is divided by. In a batch in which nearly all went well the advantages are mostly the
-    critic's error; on a task that is solved completely, dividing by their tiny deviation can undo what was learned: 0.1
-    suits rewards from 0 to 1."""
+    std_floor: float | None = None
+    """Smallest deviation that is divided by: 0.1 unless said otherwise, for rewards from 0 to 1; 0 is the slides'. In
+    a batch in which nearly all went well the advantages are mostly the critic's error, and dividing them by their tiny
+    deviation can undo what was learned."""
     freeze_adv: bool = False
     """Keep the advantages of the first pass; otherwise they follow the current values."""
     value_clip: float = math.inf
@@ -134,9 +134,9 @@ class SelfAC(Algorithm[TurnCredit]):
             not self.adaptive_lambda or self.gae_lambda < 1,
             "adaptive_lambda falls from 1 to gae_lambda: set gae_lambda below 1",
         )
-        require(self.std_floor >= 0, f"std_floor must not be negative, but is {self.std_floor}")
+        require((self.std_floor or 0) >= 0, f"std_floor must not be negative, but is {self.std_floor}")
         require(
-            self.std_floor == 0 or self.normalize != AdvantageScale.NONE,
+            self.std_floor is None or self.normalize != AdvantageScale.NONE,
             "std_floor acts with normalize std or whiten only",
         )
         require(self.td_max >= 1, f"td_max must be at least 1, not {self.td_max}")

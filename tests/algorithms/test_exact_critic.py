@@ -32,7 +32,13 @@ def by_loop(w: World, algorithm: ExactCritic, trees: list[Node]) -> tuple[float,
     ]
     each = [a for action, a in turns for _ in range(action.count)]
     mean = sum(each) / len(each)
-    deviation = math.sqrt(max(sum((a - mean) ** 2 for a in each) / (len(each) - 1), algorithm.std_floor**2) + 1e-8)
+    deviation = math.sqrt(
+        max(
+            sum((a - mean) ** 2 for a in each) / (len(each) - 1),
+            (0.1 if algorithm.std_floor is None else algorithm.std_floor) ** 2,
+        )
+        + 1e-8
+    )
     centre = mean if algorithm.normalize == "whiten" else 0.0
     logp, _ = w.numbers()
     total = torch.zeros((), dtype=torch.float64)

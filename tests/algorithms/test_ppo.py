@@ -67,7 +67,9 @@ def by_loop(w: World, algorithm: PPO, trees: list[Node]) -> Step:
             episodes.append(rows)
     advs = torch.tensor([adv for rows in episodes for _, _, adv, _ in rows], dtype=torch.float64)
     centre = advs.mean() if algorithm.normalize == "whiten" else 0.0
-    deviation = float((advs.var().clamp_min(algorithm.std_floor**2) + 1e-8).sqrt())
+    deviation = float(
+        (advs.var().clamp_min((0.1 if algorithm.std_floor is None else algorithm.std_floor) ** 2) + 1e-8).sqrt()
+    )
     scale = 1.0 if algorithm.normalize == "none" else deviation
     total = torch.zeros((), dtype=torch.float64)
     for rows in episodes:

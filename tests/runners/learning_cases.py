@@ -22,8 +22,6 @@ pretrain:
   {flaw: 0.5, demonstrations: 300, steps: 600, shape: {width: 64, mlp: 128}}
 """
 JUDGED = {"adca": ("--judge.kind", "oracle")}
-# Solved completely, a task has batches of which these would only learn their critic's error.
-STEADY = {"selfac": "--selfac.std-floor", "naive_ac": "--naive-ac.formula.std-floor", "ppo": "--ppo.std-floor"}
 
 
 def success(run: Training, *, greedy: bool = False) -> float:
@@ -36,8 +34,7 @@ def success(run: Training, *, greedy: bool = False) -> float:
 
 def solve(folder: Path, algo: str, settings: str) -> None:
     """Trains in ``folder``; from a start that leaves something to learn, success reaches 0.95."""
-    steady = (STEADY[algo], "0.1") if algo in STEADY else ()
-    with training(folder, "--algo", algo, *JUDGED.get(algo, ()), *steady, text=settings) as run:
+    with training(folder, "--algo", algo, *JUDGED.get(algo, ()), text=settings) as run:
         before, greedy_before = success(run), success(run, greedy=True)
         assert 0.02 <= before <= 0.5 and greedy_before <= 0.75, "there must be something to learn, and a beginning"
         run.run()
