@@ -129,48 +129,54 @@ def _variables(secrets: bool) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if secrets or not _SECRET.search(name)}
 
 
+def _start(module: str, end: int, held: int, pass_fds: Sequence[int], secrets: bool) -> subprocess.Popen[bytes]:
+    """Starts the module with its end of the connection and the read end of the lifeline. Raises OSError."""
+    given = {"socket": end, "lifeline": held, "PYTHONPATH": os.environ.get("PYTHONPATH")}
+    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        pass_fds=(end, held, *pass_fds),
+        start_new_session=True,
+        env={**_variables(secrets), "PYTHONPATH": paths, _GIVEN: json.dumps(given)},
+    )
+
+
 class Child(Channel):
     """``python -m module`` in a process of its own, and the parent's end of the connection to it.
 
     The child has this process's ``sys.path``, reads nothing and prints into a pipe. After ``output_mb`` MiB of print it
     is killed, and ``flooded`` is true. Without ``secrets`` it has no environment variable whose name says that it holds
     a key, a token, a password or another secret. It keeps the open files ``pass_fds`` under their numbers.
+    Raises OSError where the system has no process or no open file left.
     """
 
     def __init__(
         self, module: str, *, output_mb: float = 64.0, secrets: bool = True, pass_fds: Sequence[int] = ()
     ) -> None:
-        ours, theirs = socket.socketpair()
-        held, self._lifeline = os.pipe()
-        given = {"socket": theirs.fileno(), "lifeline": held, "PYTHONPATH": os.environ.get("PYTHONPATH")}
-        paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                bufsize=0,
-                pass_fds=(theirs.fileno(), held, *pass_fds),
-                start_new_session=True,
-                env={**_variables(secrets), "PYTHONPATH": paths, _GIVEN: json.dumps(given)},
-            )
-        except BaseException:
-            ours.close()
-            os.close(self._lifeline)
-            raise
-        finally:
-            theirs.close()
-            os.close(held)
-        super().__init__(ours)
-        self.pid = self._process.pid
-        self.flooded = False
-        self._printed, self._limit, self._tail = 0, int(output_mb * 2**20), b""
-        self._ending, self._closing = threading.Lock(), threading.Lock()
-        self._killed = self._closed = False
-        assert self._process.stdout is not None
-        self._drainer = threading.Thread(target=self._drain, args=(self._process.stdout,), daemon=True)
-        self._drainer.start()
+        with contextlib.ExitStack() as undo:
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            with theirs:
+                held, self._lifeline = os.pipe()
+                undo.callback(os.close, self._lifeline)
+                try:
+                    self._process = _start(module, theirs.fileno(), held, pass_fds, secrets)
+                finally:
+                    os.close(held)
+            super().__init__(ours)
+            self.pid = self._process.pid
+            self.flooded = False
+            self._printed, self._limit, self._tail = 0, int(output_mb * 2**20), b""
+            self._ending, self._closing = threading.Lock(), threading.Lock()
+            self._killed = self._closed = False
+            assert self._process.stdout is not None
+            self._drainer = threading.Thread(target=self._drain, args=(self._process.stdout,), daemon=True)
+            self._drainer.start()
+            undo.pop_all()
 
     @property
     def alive(self) -> bool:

@@ -11,8 +11,10 @@ Takes the extra ``docker``, an engine, and an image (``scripts/docker_image.sh``
 
 from __future__ import annotations
 
+import os
 import queue
 import secrets
+import socket
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -147,8 +149,9 @@ def _client(image: str) -> Any:
     except ImportError as error:
         raise SandboxUnavailable("the docker library is not installed", "pip install 'turnwise[docker]'") from error
     try:
+        _knock(docker.utils.parse_host(os.environ.get("DOCKER_HOST")))
         client = docker.from_env(timeout=60)
-    except docker.errors.DockerException as error:
+    except (docker.errors.DockerException, OSError) as error:
         raise SandboxUnavailable(
             f"no docker engine answers ({_short(error)})", "start one (dockerd), or set DOCKER_HOST to one that runs"
         ) from error
@@ -162,6 +165,14 @@ def _client(image: str) -> Any:
         client.close()
         raise SandboxUnavailable(f"the docker engine fails ({_short(error)})", "see its log") from error
     return client
+
+
+def _knock(address: str) -> None:
+    """Raises OSError when nobody is there: the library leaves its socket open when it finds nobody at a path."""
+    if address.startswith("http+unix://"):
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.settimeout(10)
+            trial.connect(address.removeprefix("http+unix://"))
 
 
 def _short(error: Exception) -> str:

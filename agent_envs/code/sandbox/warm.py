@@ -16,10 +16,11 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from agent_envs.child import Channel, Child, Oversize
 from agent_envs.code.sandbox import bundle
@@ -99,8 +100,11 @@ class WarmSandbox(PooledSandbox):
         message = message_of(job, self.capabilities)
         with self._slots:
             zygote = self._running()
+            try:
+                ours, theirs = socket.socketpair()
+            except OSError as error:
+                raise SandboxFault(f"no connection for the run can be made ({error.strerror})") from error
             slot = zygote.free.get_nowait()
-            ours, theirs = socket.socketpair()
             channel = Channel(ours)
             try:
                 with theirs:
@@ -148,30 +152,41 @@ class WarmSandbox(PooledSandbox):
 
     def _start(self) -> _Zygote:
         _check_machine()
-        pairs = [socket.socketpair() for _ in range(self._workers)]
-        slots, theirs = [ours for ours, _ in pairs], [other for _, other in pairs]
-        controls = [other.fileno() for other in theirs]
-        child = Child("agent_envs.code.sandbox.launch", output_mb=1, secrets=False, pass_fds=controls)
-        for other in theirs:
-            other.close()
-        report = Channel(slots[0])
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as undo:
+            slots, controls = [], []
+            try:
+                for _ in range(self._workers):
+                    ours, other = socket.socketpair()
+                    slots.append(undo.enter_context(ours))
+                    controls.append(theirs.enter_context(other).fileno())
+                child = Child("agent_envs.code.sandbox.launch", output_mb=1, secrets=False, pass_fds=controls)
+            except OSError as error:
+                reason = f"its process cannot be started ({error.strerror or error})"
+                remedy = "free some memory, or allow more open files and processes (ulimit -n, ulimit -u)"
+                raise SandboxUnavailable(reason, remedy) from error
+            undo.callback(child.kill)
+            theirs.close()
+            header = self._report(child, Channel(slots[0]), controls)
+            undo.pop_all()
+        free: queue.LifoQueue[socket.socket] = queue.LifoQueue()
+        for slot in slots:
+            slot.settimeout(_GRACE)
+            free.put(slot)
+        return _Zygote(child, slots, free, header["total_memory"], header["no_group"], header["made"])
+
+    def _report(self, child: Child, report: Channel, controls: list[int]) -> dict[str, Any]:
+        """What the zygote says when it is ready. Raises SandboxUnavailable."""
         try:
             with contextlib.suppress(EOFError, TimeoutError):  # why is seen below
                 child.send_bytes(bundle.message("keeper", self._config(controls)), _START)
             header, _ = wire.unpack(report.recv_bytes(_START, 1 << 16))
         except (EOFError, TimeoutError, ValueError) as error:
             reason = f"its process does not start ({child.ending(1)}): {_last_line(child)}"
-            _close(child, slots)
             raise SandboxUnavailable(reason, "see whether this interpreter runs with the options -S -P") from error
         if not header["ready"]:
             child.ending(2)
-            _close(child, slots)
             raise SandboxUnavailable(header["reason"], header["remedy"])
-        free: queue.LifoQueue[socket.socket] = queue.LifoQueue()
-        for slot in slots:
-            slot.settimeout(_GRACE)
-            free.put(slot)
-        return _Zygote(child, slots, free, header["total_memory"], header["no_group"], header["made"])
+        return header
 
     def _config(self, controls: list[int]) -> dict[str, object]:
         prefix = os.path.realpath(sys.base_prefix)
@@ -199,19 +214,15 @@ def _end(zygote: _Zygote) -> None:
         if zygote.child.alive:
             os.kill(zygote.child.pid, number)
     zygote.child.ending(_GRACE)
-    _close(zygote.child, zygote.slots)
+    zygote.child.kill()
+    for slot in zygote.slots:
+        slot.close()
     for path in map(Path, zygote.made):
         if (path / "cgroup.procs").exists():
             cgroup.remove_folder(path)
         elif path.exists():
             with contextlib.suppress(OSError):
                 files.remove(str(path))
-
-
-def _close(child: Child, slots: Sequence[socket.socket]) -> None:
-    child.kill()
-    for slot in slots:
-        slot.close()
 
 
 def _last_line(child: Child) -> str:
