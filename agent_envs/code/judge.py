@@ -1,0 +1,173 @@
+"""Judging: what a submission computes comes out of the sandbox, and is compared here.
+
+Invariants:
+
+- An expected value never enters the sandbox. So whatever a submission does there, it is worth what its values are worth:
+  to forge one it would have to know it.
+- A case is evaluated in a submission that was loaded for it alone. Many cases share a process, because a process costs
+  more than a case; one that ends the process, or takes too long, loses its own case only: the rest goes on in another.
+- What the sandbox itself could not do is tried again, and then raises SandboxFault: it is never a verdict.
+
+`in_process` is the other way, for checks that are programs: it believes an exit status, which a submission can forge.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from time import monotonic
+
+from agent_envs.code import driver
+from agent_envs.code.sandbox import Limits, Result, Sandbox, SandboxFault, Status
+from agent_envs.code.task import Case
+from agent_envs.code.values import decode, same, show
+
+TRIES = 3
+"""How often a run is tried that the sandbox fails to carry out."""
+PATIENCE = 10
+"""A case may wait so many times as long as it may compute."""
+_MOST_SECONDS = 20.0
+"""All runs of a verdict together: below the deadline of a step, so that nobody can turn a bad verdict into a fault."""
+_SIGNALS = {9: "killed", 11: "crashed", 14: "timeout", 24: "timeout", 27: "timeout"}
+_WORDS = {
+    Status.TIMEOUT: "timeout",
+    Status.OOM: "out of memory",
+    Status.OUTPUT_LIMIT: "too much output",
+    Status.PIDS_LIMIT: "too many processes",
+}
+_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,16}")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of a case."""
+
+    passed: bool
+    got: str = ""
+    """The value, or what happened instead, in one line that an agent may read."""
+
+
+def check(
+    sandbox: Sandbox, files: Mapping[str, str], cases: Sequence[Case], *, seconds: float = 0.25, memory_mb: int = 256
+) -> list[Checked]:
+    """What the files give for the cases, in their order. ``seconds`` of computing for each. Raises SandboxFault."""
+    given = {name: text.encode() for name, text in files.items()}
+    found: dict[int, Checked] = {}
+    pending = list(range(len(cases)))
+    ends = monotonic() + _MOST_SECONDS
+    while pending:
+        left = ends - monotonic()
+        if left < 0.1:
+            return [found.get(number, Checked(False, "timeout")) for number in range(len(cases))]
+        token = secrets.token_hex(8)
+        patience = max(1.0, PATIENCE * seconds)
+        limits = Limits(
+            seconds=min(left, 5.0 + patience * len(pending)),
+            memory_mb=memory_mb,
+            processes=8,
+            output_kb=2 * len(pending) * driver.MOST // 1024 + 64,
+            collected_kb=0,
+        )
+        asked = [(number, cases[number].module, cases[number].expression) for number in pending]
+        total = math.ceil(seconds * len(pending)) + 2
+        code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {total}, {asked!r})\n"
+        result = run(sandbox, ["python", "-c", code], given, limits=limits)
+        for number, said in _told(result.stdout, token).items():
+            if number in pending:
+                found[number] = _judged(said, cases[number])
+        missing = [number for number in pending if number not in found]
+        if missing:
+            found[missing[0]] = Checked(False, _ended(result))
+        pending = missing[1:]
+    return [found[number] for number in range(len(cases))]
+
+
+def run(
+    sandbox: Sandbox, argv: Sequence[str], files: Mapping[str, bytes], *, stdin: bytes = b"", limits: Limits
+) -> Result:
+    """A run, tried again where the sandbox failed; every run is in a fresh sandbox. Raises SandboxFault."""
+    for _ in range(TRIES - 1):
+        try:
+            return sandbox.run(argv, files, stdin=stdin, limits=limits)
+        except SandboxFault:
+            continue
+    return sandbox.run(argv, files, stdin=stdin, limits=limits)
+
+
+@cache
+def _driver() -> str:
+    return resources.files("agent_envs.code").joinpath("driver.py").read_text("utf-8")
+
+
+def _told(output: bytes, token: str) -> dict[int, str]:
+    """Number → what was said last of it. Whatever else was printed is passed over."""
+    told = {}
+    for line in output.split(b"\n"):
+        words = line.split(b" ")
+        if len(words) == 3 and words[0] == token.encode() and words[1].isdigit() and len(words[1]) < 9:
+            told[int(words[1])] = words[2].decode("ascii", "replace")
+    return told
+
+
+def _judged(said: str, case: Case) -> Checked:
+    kind, text = said[:1], said[1:]
+    try:
+        if kind == "=":
+            value = decode(text)
+            return Checked(same(value, case.expected, case.tolerance), show(value))
+        if kind in ("?", "!"):
+            return Checked(False, one_line(bytes.fromhex(text).decode("utf-8", "replace")))
+    except ValueError:
+        pass
+    return Checked(False, "no plain value")
+
+
+def _ended(result: Result) -> str:
+    """How a process ended that had not told the value of a case."""
+    if result.status in _WORDS:
+        return _WORDS[result.status]
+    if result.signal is not None:
+        return _SIGNALS.get(result.signal, f"signal {result.signal}")
+    return f"exit {result.exit_code}"
+
+
+def one_line(text: str, most: int = 120) -> str:
+    """What a program says of an error, in one line and without addresses, which differ from run to run."""
+    text = " ".join(_ADDRESS.sub("at 0x…", text).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+_BESIDE = """import sys, unittest
+module = __import__({module!r}, fromlist=["*"])
+class Check(unittest.TestCase):
+    def test(self):
+        expected = {expected!r}
+        self.{compare}
+unittest.main(argv=["check"])
+"""
+
+
+def in_process(
+    sandbox: Sandbox, files: Mapping[str, str], cases: Sequence[Case], program: str = "", *, limits: Limits
+) -> list[Checked]:
+    """The verdict of the submission's own process: each case a test beside it, or ``program``; exit status 0 passes.
+
+    A submission can forge this. Raises SandboxFault.
+    """
+    given = {name: text.encode() for name, text in files.items()}
+    codes = [program] if program else [_test(case) for case in cases]
+    results = [run(sandbox, ["python", "-c", code], given, limits=limits) for code in codes]
+    return [Checked(result.ok, "" if result.ok else _ended(result)) for result in results]
+
+
+def _test(case: Case) -> str:
+    value = f"eval({case.expression!r}, vars(module))"
+    compare = f"assertEqual({value}, expected)"
+    if case.tolerance:
+        compare = f"assertAlmostEqual({value}, expected, delta={case.tolerance})"
+    return _BESIDE.format(module=case.module, expected=case.expected, compare=compare)

@@ -1,0 +1,32 @@
+"""How a coding task is told: what is wanted, which files there are, and the checks that may be seen.
+
+Invariant: nothing of the hidden checks and of the solution is in it.
+"""
+
+from __future__ import annotations
+
+from agent_envs.code.replies import say
+from agent_envs.code.task import Case, CodeTask
+from agent_envs.code.values import show
+from agent_envs.code.view import lines_of
+
+_MOST = 400
+
+
+def prompt_of(task: CodeTask, language: str) -> str:
+    """The first user message of the task."""
+    rows = [task.statement, *(file_row(name, text, language) for name, text in task.files.items())]
+    rows += [f"{number}: {told(case, task)}" for number, case in enumerate(task.visible, 1)]
+    return "\n".join(rows)
+
+
+def file_row(name: str, text: str, language: str) -> str:
+    """A file's name and how long it is."""
+    lines = len(lines_of(text))
+    return say("file" if lines else "empty", language, name=name, lines=lines)
+
+
+def told(case: Case, task: CodeTask) -> str:
+    """A check as an agent reads it; the module is named where there are several."""
+    module = f"{case.module}: " if sum(name.endswith(".py") for name in task.files) > 1 else ""
+    return f"{module}{case.expression} == {show(case.expected, _MOST)}"
