@@ -4,12 +4,16 @@ It knows no expected value, so nothing that a submission finds or changes here c
 `python -c`, with a call of `main` below it; it is never imported into the sandbox.
 
 What it says of a case is one line, ``TOKEN NUMBER SAID``. ``SAID`` begins with ``=`` (the value, in the JSON that
-`agent_envs.code.values` reads), ``?`` (why the value is no plain data) or ``!`` (what was raised). The token only keeps
-apart what the submission prints by accident; one who finds it can claim values, as any submission can by returning them.
+`agent_envs.code.values` reads), ``?`` (why the value is no plain data) or ``!`` (what was raised). The token only
+keeps apart what the submission prints; one who finds it can claim values, as any submission can by returning them.
 """
 
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Functions below look names up in this copy: what a submission does to its builtins ends there.
 globals()["__builtins__"] = dict(vars(sys.modules["builtins"]))
@@ -19,41 +23,39 @@ MOST = 1 << 16
 """Characters of a value."""
 DEEP = 50
 _SAID = 300
+_NESTED: "list[tuple[str, Any]]" = [("l", list), ("t", tuple), ("S", set), ("S", frozenset), ("d", dict)]
 
 
 class NotPlain(Exception):  # noqa: N818
     pass
 
 
-def plain(value: object, depth: int, room: list[int]) -> str:
+def plain(value: "Any", depth: int, room: list[int]) -> str:
     """JSON of a value, made without asking the value: of an object of a subclass, what the plain type holds counts."""
     kind = type(value)
     if value is None or kind is bool:
-        text = {None: "null", True: "true", False: "false"}[value]  # type: ignore[index]
+        text = {None: "null", True: "true", False: "false"}[value]
     elif issubclass(kind, int):
-        number = int.__index__(value)  # type: ignore[arg-type]
+        number = int.__index__(value)
         text = f'["i","{number:x}"]' if number.bit_length() < 4 * MOST else too_large()
     elif issubclass(kind, float):
-        text = f'["f","{float.hex(value)}"]'  # type: ignore[arg-type]
+        text = f'["f","{float.hex(value)}"]'
     elif issubclass(kind, complex):
-        real, imaginary = complex.__getnewargs__(value)  # type: ignore[arg-type]
+        real, imaginary = complex.__getnewargs__(value)
         text = f'["c","{float.hex(real)}","{float.hex(imaginary)}"]'
     elif issubclass(kind, str):
-        short = str.__len__(value) < MOST  # type: ignore[arg-type]
-        text = f'["s","{_encode(value, "utf-8", "surrogatepass").hex()}"]' if short else too_large()  # type: ignore[arg-type]
+        short = str.__len__(value) < MOST
+        text = f'["s","{_encode(value, "utf-8", "surrogatepass").hex()}"]' if short else too_large()
     elif issubclass(kind, bytes):
-        text = f'["b","{bytes.hex(value)}"]' if bytes.__len__(value) < MOST else too_large()  # type: ignore[arg-type]
+        text = f'["b","{bytes.hex(value)}"]' if bytes.__len__(value) < MOST else too_large()
     elif depth >= DEEP:
         raise NotPlain("a value nested too deeply")
     else:
-        for name, base in (("l", list), ("t", tuple), ("S", set), ("S", frozenset), ("d", dict)):
-            if issubclass(kind, base):
-                items = base.__iter__(value)  # type: ignore[attr-defined]
-                break
-        else:
+        found = [pair for pair in _NESTED if issubclass(kind, pair[1])]
+        if not found:
             raise NotPlain(f"no plain value: {str(kind.__name__)[:60]}")
-        if name == "d":
-            items = [part for pair in dict.items(value) for part in pair]  # type: ignore[arg-type]
+        name, base = found[0]
+        items = base.__iter__(value) if name != "d" else (part for pair in dict.items(value) for part in pair)
         parts = [plain(item, depth + 1, room) for item in items]
         text = f'["{name}",[{",".join(parts)}]]'
         room[0] += sum(map(len, parts))
@@ -101,7 +103,7 @@ def main(token: str, seconds: float, patience: float, total: int, cases: list[tu
     ``seconds`` of computing or ``patience`` of waiting for each, ``total`` seconds of computing for all together.
     """
     sys.path[:] = [path for path in sys.path if path]
-    import _signal
+    import _signal  # type: ignore[import-not-found]
     import resource
 
     del _modules["resource"]  # a submission may have a file of that name

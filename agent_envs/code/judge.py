@@ -2,8 +2,8 @@
 
 Invariants:
 
-- An expected value never enters the sandbox. So whatever a submission does there, it is worth what its values are worth:
-  to forge one it would have to know it.
+- An expected value never enters the sandbox. So whatever a submission does there, it is worth what its values are
+  worth: to forge one it would have to know it.
 - A case is evaluated in a submission that was loaded for it alone. Many cases share a process, because a process costs
   more than a case; one that ends the process, or takes too long, loses its own case only: the rest goes on in another.
 - What the sandbox itself could not do is tried again, and then raises SandboxFault: it is never a verdict.
@@ -14,7 +14,6 @@ Invariants:
 from __future__ import annotations
 
 import math
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from agent_envs.code import driver
 from agent_envs.code.sandbox import Limits, Result, Sandbox, SandboxFault, Status
 from agent_envs.code.task import Case
 from agent_envs.code.values import decode, same, show
+from agent_envs.code.view import without_addresses
 
 TRIES = 3
 """How often a run is tried that the sandbox fails to carry out."""
@@ -40,7 +40,6 @@ _WORDS = {
     Status.OUTPUT_LIMIT: "too much output",
     Status.PIDS_LIMIT: "too many processes",
 }
-_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,16}")
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ def _ended(result: Result) -> str:
 
 def one_line(text: str, most: int = 120) -> str:
     """What a program says of an error, in one line and without addresses, which differ from run to run."""
-    text = " ".join(_ADDRESS.sub("at 0x…", text).split())
+    text = " ".join(without_addresses(text).split())
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -29,4 +29,5 @@ def file_row(name: str, text: str, language: str) -> str:
 def told(case: Case, task: CodeTask) -> str:
     """A check as an agent reads it; the module is named where there are several."""
     module = f"{case.module}: " if sum(name.endswith(".py") for name in task.files) > 1 else ""
-    return f"{module}{case.expression} == {show(case.expected, _MOST)}"
+    tolerance = f" ± {case.tolerance}" if case.tolerance else ""
+    return f"{module}{case.expression} == {show(case.expected, _MOST)}{tolerance}"

@@ -1,7 +1,7 @@
 """What an agent is shown of files and of what programs print: numbered lines, and a bounded amount of both.
 
-Invariant: the same files and output give the same text, without an address; what is left out is counted; all of it takes
-time in proportion to the text.
+Invariant: the same files and output give the same text, without an address; what is left out is counted; all of it
+takes time in proportion to the text.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ def numbered(lines: Sequence[str], first: int, last: int) -> str:
     return "\n".join(f"{number:{width}} {lines[number - 1]}".rstrip() for number in range(first, last + 1))
 
 
+def without_addresses(text: str) -> str:
+    """The text without the addresses of objects, which differ from run to run."""
+    return _ADDRESS.sub("at 0x…", text)
+
+
 def printed(output: bytes) -> str:
-    """What a program printed as text: without addresses, which differ from run to run, and without a last line end."""
-    return _ADDRESS.sub("at 0x…", output.decode("utf-8", "replace").replace("\r\n", "\n")).rstrip("\n")
+    """What a program printed as text, without addresses and without a last line end."""
+    return without_addresses(output.decode("utf-8", "replace").replace("\r\n", "\n")).rstrip("\n")
 
 
 def cut(text: str, most: int) -> tuple[str, str, str]:
