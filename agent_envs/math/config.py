@@ -37,6 +37,8 @@ class MathConfig:
     """Digits of every operand and result of a generated problem (1 to 4): 2 is operands to 99."""
     operations: tuple[str, ...] = ("+", "-")
     """What a step of a generated problem may do: +, - and × (by one digit)."""
+    carries: float = 0.6
+    """Share of a generated problem's steps in which something is carried or borrowed, where its operation can."""
     languages: tuple[str, ...] = LANGUAGES
     """Languages of the tasks, en, zh or both; of other sources, tasks in another language are left out."""
     train_tasks: int = 20000
@@ -69,5 +71,7 @@ class MathConfig:
             value = getattr(self, name)
             if not value or set(value) - set(known) or len(set(value)) < len(value):
                 raise SettingsError(f"math: {name} must be distinct ones of {', '.join(known)}, not {value}")
+        if not 0 <= self.carries <= 1:
+            raise SettingsError(f"math: carries must lie between 0 and 1, not {self.carries}")
         if not 0 < self.skill < 1:
             raise SettingsError(f"math: skill must lie between 0 and 1, not {self.skill}")

@@ -13,12 +13,14 @@ from functools import lru_cache
 from random import Random
 
 from agent_envs.core import SettingsError, Task
-from agent_envs.math.columns import APPLY
+from agent_envs.math.columns import APPLY, carries
 from agent_envs.math.config import MathConfig
 
 LETTERS = "ABCDEFG"
 _PLACES = ("valid", "test", "train", "train", "train")
 _TRIES = 10_000
+_DRAWS = 20
+"""Operands that are tried until one carries, or until one does not; few numbers have none of either."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,11 @@ def _chain(config: MathConfig, level: int, rng: Random) -> Chain | None:
         found = _operands(value, sign, low, high)
         if not found:
             return None
-        operand = rng.choice(found)
+        operand, wanted = rng.choice(found), rng.random() < config.carries
+        for _ in range(_DRAWS):
+            if carries(value, sign, operand) == wanted:
+                break
+            operand = rng.choice(found)
         steps.append((sign, operand))
         value = APPLY[sign](value, operand)
     return Chain(start, tuple(steps))

@@ -71,6 +71,10 @@ class PuzzleEnv(TextEnv):
         """Whether a perfect agent would still succeed."""
         return still_solvable(self.puzzle, self._state.line, self.turns_left, undo=self.config.undo)
 
+    def legal_moves(self) -> Sequence[str]:
+        """The moves that can be made here, as the argument of an action."""
+        return self.puzzle.moves(self._state.line[-1])
+
     def _begin(self, task: Task) -> State:
         return State((task.data.board,))
 

@@ -54,6 +54,21 @@ def test_all_numbers_have_the_digits_of_the_settings(digits: int, low: int, high
         assert low <= value == chain.answer <= high
 
 
+def test_how_often_something_is_carried() -> None:
+    def share(wanted: float) -> float:
+        found = []
+        for chain in chains(MathConfig(carries=wanted), "train", 300):
+            value = chain.start
+            for step, (sign, operand) in enumerate(chain.steps):
+                found.append(carries(value, sign, operand))
+                value = chain.value(step, value)
+        return sum(found) / len(found)
+
+    assert share(0.0) < 0.05 < 0.35 < share(0.6) < 0.5 < share(1.0)
+    with pytest.raises(SettingsError, match=r"carries must lie between 0 and 1, not 1\.5"):
+        MathConfig(carries=1.5)
+
+
 def test_a_problem_by_hand() -> None:
     chain = Chain(47, (("+", 38), ("-", 29), ("×", 7)))
     assert chain.answer == 392

@@ -1,0 +1,87 @@
+"""Agents that did not learn, for any environment: the scripted expert, a random one, one that is shown nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from agent_envs.actions import render
+from agent_envs.core import Task, TextEnv
+from agent_envs.math.env import MathEnv
+from agent_envs.puzzle.env import PuzzleEnv
+from agent_envs.wiki.baselines import Agent, FirstLinkAgent, RandomAgent, play
+from agent_envs.wiki.env import WikiEnv
+from runners.intervals import Interval, bootstrap
+
+
+class Expert:
+    """The scripted expert as an agent."""
+
+    def __init__(self, env: TextEnv) -> None:
+        self.env = env
+
+    def begin(self, task: Task) -> None:
+        pass
+
+    def act(self, observation: str) -> str:
+        return self.env.expert()
+
+
+class RandomMove(Expert):
+    """Any legal move of a puzzle, and now and then one taken back."""
+
+    env: PuzzleEnv
+
+    def __init__(self, env: PuzzleEnv, rng: np.random.Generator) -> None:
+        super().__init__(env)
+        self.rng = rng
+
+    def act(self, observation: str) -> str:
+        moves = [render(self.env.puzzle.verb.name, move) for move in self.env.legal_moves()]
+        return moves[int(self.rng.integers(len(moves)))] if moves else render("UNDO")
+
+
+class RandomAnswer(Expert):
+    """A number of two digits, at once."""
+
+    def __init__(self, env: MathEnv, rng: np.random.Generator) -> None:
+        super().__init__(env)
+        self.rng = rng
+
+    def act(self, observation: str) -> str:
+        return f"The answer is \\boxed{{{self.rng.integers(10, 100)}}}."
+
+
+def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
+    """Agents without a model, by name."""
+    agents: dict[str, Callable[[], Agent]] = {"scripted expert": lambda: Expert(env)}
+    rng = np.random.default_rng(0)
+    if isinstance(env, WikiEnv):
+        return agents | {"random agent": lambda: RandomAgent(rng), "first-link agent": FirstLinkAgent}
+    if isinstance(env, PuzzleEnv):
+        return agents | {"random agent": lambda: RandomMove(env, rng)}
+    if isinstance(env, MathEnv):
+        return agents | {"random agent": lambda: RandomAnswer(env, rng)}
+    return agents
+
+
+def success(env: TextEnv, agent: Agent, tasks: Sequence[Task]) -> Interval:
+    """Share of the tasks that an agent without a model solves."""
+    return bootstrap([float(play(env, agent, task)[1]) for task in tasks])
+
+
+def blanked(env: type[TextEnv]) -> type[TextEnv]:
+    """The environment with every observation taken away, and where there are none anyway, or the task's text alone says
+    all, that as well."""
+    told = issubclass(env, MathEnv | PuzzleEnv)
+
+    def reset(self: TextEnv, **given: Any) -> tuple[str, dict[str, Any]]:
+        prompt, info = env.reset(self, **given)
+        return "" if told else prompt, info
+
+    def step(self: TextEnv, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "", *env.step(self, action)[1:]
+
+    return type(f"Blanked{env.__name__}", (env,), {"reset": reset, "step": step})
