@@ -41,7 +41,7 @@ def plain(value: "Any", depth: int, room: list[int]) -> str:
     elif issubclass(kind, float):
         text = f'["f","{float.hex(value)}"]'
     elif issubclass(kind, complex):
-        real, imaginary = complex.__getnewargs__(value)
+        real, imaginary = complex.__getnewargs__(value)  # type: ignore[attr-defined]
         text = f'["c","{float.hex(real)}","{float.hex(imaginary)}"]'
     elif issubclass(kind, str):
         short = str.__len__(value) < MOST

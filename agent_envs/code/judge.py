@@ -22,6 +22,7 @@ from importlib import resources
 from time import monotonic
 
 from agent_envs.code import driver
+from agent_envs.code.memo import Memo
 from agent_envs.code.sandbox import Limits, Result, Sandbox, SandboxFault, Status
 from agent_envs.code.task import Case
 from agent_envs.code.values import decode, same, show
@@ -40,6 +41,7 @@ _WORDS = {
     Status.OUTPUT_LIMIT: "too much output",
     Status.PIDS_LIMIT: "too many processes",
 }
+_memo = Memo(1 << 14)
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,21 @@ def check(
     sandbox: Sandbox, files: Mapping[str, str], cases: Sequence[Case], *, seconds: float = 0.25, memory_mb: int = 256
 ) -> list[Checked]:
     """What the files give for the cases, in their order. ``seconds`` of computing for each. Raises SandboxFault."""
+    asked = [(case.module, case.expression) for case in cases]
+    question = (sandbox.capabilities.backend, sorted(files.items()), asked, seconds, memory_mb)
+    said = _memo.ask(question, lambda: evaluate(sandbox, files, asked, seconds, memory_mb))
+    return [_judged(text, case) for text, case in zip(said, cases, strict=True)]
+
+
+def evaluate(
+    sandbox: Sandbox, files: Mapping[str, str], asked: Sequence[tuple[str, str]], seconds: float, memory_mb: int
+) -> tuple[str, ...]:
+    """What is said of each (module, expression): ``=`` value, ``?`` or ``!`` why there is none, ``.`` how it ended."""
     given = {name: text.encode() for name, text in files.items()}
-    found: dict[int, Checked] = {}
-    pending = list(range(len(cases)))
+    found: dict[int, str] = {}
+    pending = list(range(len(asked)))
     ends = monotonic() + _MOST_SECONDS
-    while pending:
-        left = ends - monotonic()
-        if left < 0.1:
-            return [found.get(number, Checked(False, "timeout")) for number in range(len(cases))]
+    while pending and (left := ends - monotonic()) > 0.1:
         token = secrets.token_hex(8)
         patience = max(1.0, PATIENCE * seconds)
         limits = Limits(
@@ -72,18 +81,17 @@ def check(
             output_kb=2 * len(pending) * driver.MOST // 1024 + 64,
             collected_kb=0,
         )
-        asked = [(number, cases[number].module, cases[number].expression) for number in pending]
         total = math.ceil(seconds * len(pending)) + 2
-        code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {total}, {asked!r})\n"
+        questions = [(number, *asked[number]) for number in pending]
+        code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {total}, {questions!r})\n"
         result = run(sandbox, ["python", "-c", code], given, limits=limits)
-        for number, said in _told(result.stdout, token).items():
-            if number in pending:
-                found[number] = _judged(said, cases[number])
+        told = _told(result.stdout, token)
+        found |= {number: told[number] for number in pending if number in told}
         missing = [number for number in pending if number not in found]
         if missing:
-            found[missing[0]] = Checked(False, _ended(result))
+            found[missing[0]] = f".{_ended(result)}"
         pending = missing[1:]
-    return [found[number] for number in range(len(cases))]
+    return tuple(found.get(number, ".timeout") for number in range(len(asked)))
 
 
 def run(
@@ -121,6 +129,8 @@ def _judged(said: str, case: Case) -> Checked:
             return Checked(same(value, case.expected, case.tolerance), show(value))
         if kind in ("?", "!"):
             return Checked(False, one_line(bytes.fromhex(text).decode("utf-8", "replace")))
+        if kind == ".":
+            return Checked(False, text)
     except ValueError:
         pass
     return Checked(False, "no plain value")
@@ -135,7 +145,7 @@ def _ended(result: Result) -> str:
     return f"exit {result.exit_code}"
 
 
-def one_line(text: str, most: int = 120) -> str:
+def one_line(text: str, most: int = 80) -> str:
     """What a program says of an error, in one line and without addresses, which differ from run to run."""
     text = " ".join(without_addresses(text).split())
     return text if len(text) <= most else text[: most - 1] + "…"

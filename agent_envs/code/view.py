@@ -60,3 +60,16 @@ def cut(text: str, most: int) -> tuple[str, str, str]:
     if tail < (begin := text.find("\n", tail) + 1) < (tail + len(text)) // 2 and text[tail - 1] != "\n":
         tail = begin
     return text[:head], text[head:tail], text[tail:]
+
+
+def occurrences(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int]:
+    """(line of the first occurrence counted from 1, number of occurrences) of whole lines in lines."""
+    if not wanted:
+        return 0, 0
+    text, needle = "\n" + "\n".join(lines) + "\n", "\n" + "\n".join(wanted) + "\n"
+    at, count, first = text.find(needle), 0, 0
+    while at >= 0:
+        count += 1
+        first = first or text.count("\n", 0, at + 1)
+        at = text.find(needle, at + 1)
+    return first, count

@@ -1,0 +1,313 @@
+"""The coding environment: read files, change them, run them, check them; judged at the end.
+
+Invariants: the files of an episode are an immutable value on the host, so a fork shares it; what an agent writes is run
+in a sandbox only; hidden checks are made by `agent_envs.code.judge` and told to nobody; what the sandbox cannot do
+raises, and is neither a reward nor an observation.
+
+The turns are part of the task: with the last of them the files are judged as they stand, and the episode terminates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from agent_envs.actions import Action, ActionError, Grammar
+from agent_envs.code import arguments, judge
+from agent_envs.code.config import CodeConfig
+from agent_envs.code.expert import Situation, expert_turn
+from agent_envs.code.oracle import chance
+from agent_envs.code.replies import outcome_of, say, shortened
+from agent_envs.code.sandbox import Sandbox
+from agent_envs.code.sandbox.choose import shared_sandbox
+from agent_envs.code.state import State
+from agent_envs.code.task import CodeTask
+from agent_envs.code.tasks.source import build
+from agent_envs.code.verbs import BASH, VERBS
+from agent_envs.code.verdict import Verdict, decide
+from agent_envs.code.view import lines_of, numbered, occurrences
+from agent_envs.code.workspace import BadFile, Bounds, Workspace, syntax_error, taken
+from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv
+
+_LAST_TURNS = 3
+"""So many turns before the end they begin to be counted aloud."""
+_MAX_FOUND = 10
+
+
+class CodeEnv(TextEnv):
+    """Repair or write small programs. The reward is the share of the hidden checks that pass, as `reward` says."""
+
+    name: ClassVar[str] = "code"
+    Config: ClassVar[type[Any]] = CodeConfig
+    config: CodeConfig
+    grammar: ClassVar[Grammar] = Grammar(*VERBS)
+
+    def __init__(self, config: CodeConfig | None = None) -> None:
+        super().__init__(config)
+        if self.config.bash:
+            self.grammar = Grammar(*VERBS, BASH)  # type: ignore[misc]
+        self._bounds = Bounds(self.config.files, self.config.file_kb)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The one of this process; raises SandboxUnavailable."""
+        return shared_sandbox(self.config.sandbox)
+
+    def prepare(self) -> None:
+        _ = self.tasks("train"), self.sandbox
+
+    def tasks(self, split: str) -> TaskSet:
+        return build(self.config, split, sandbox=self.config.sandbox)
+
+    def instructions(self, language: str) -> str:
+        turns = self.config.turns
+        if language == "zh":
+            return f"修改文件，使所有检查通过，包括没有给出的检查；{turns}轮之内提交。"
+        return f"Change the files so that all checks pass, also those that are not shown; submit within {turns} turns."
+
+    def _begin(self, task: Task) -> State:
+        if not self._of(task).hidden and not self.config.forgeable:
+            raise SettingsError(f"code: task {task.id} has no checks for the host: use --code.grader in-process")
+        return State(Workspace(dict(self._of(task).files)))
+
+    def _copy_state(self, state: State) -> State:
+        return state
+
+    @staticmethod
+    def _of(task: Task) -> CodeTask:
+        assert isinstance(task.data, CodeTask)
+        return task.data
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        text, info = super().reset(seed=seed, options=options)
+        return text, self._marked(info)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        text, earned, terminated, truncated, info = super().step(action)
+        if truncated and self._state.verdict is not None:
+            earned += self._state.verdict.reward
+        return text, earned, terminated, truncated, self._marked(info)
+
+    def _marked(self, info: dict[str, Any]) -> dict[str, Any]:
+        """Nobody is to take a verdict that can be forged for another."""
+        return info | {"forgeable": True} if self.config.forgeable else info
+
+    # ---- turns ----------------------------------------------------------------------------------------------------
+    def _act(self, action: Action) -> Outcome:
+        if self.turn > self.config.turns:  # the last turns were none that could be read
+            return self._judged()
+        try:
+            outcome = self._handlers[action.name](self, action)
+        except ActionError:
+            if self.turn < self.config.turns:
+                raise
+            return self._judged()
+        except BadFile as refusal:
+            outcome = self._say(refusal.key, **refusal.values)
+        if outcome.terminated:
+            return outcome
+        left = self.config.turns - self.turn
+        if not left:
+            return self._judged()
+        if left > _LAST_TURNS:
+            return outcome
+        counted = self._say("left" if left > 1 else "left1", left=left).text
+        return replace(outcome, text=f"{outcome.text}\n{counted}")
+
+    def _say(self, key: str, **values: object) -> Outcome:
+        return Outcome(say(key, self.task.language, **values))
+
+    @property
+    def _files(self) -> Mapping[str, str]:
+        files: Mapping[str, str] = self._state.now.files
+        return files
+
+    def _text(self, name: str) -> str:
+        if name not in self._files:
+            raise BadFile("nofile", names=", ".join(sorted(self._files)))
+        return self._files[name]
+
+    def _shown(self, name: str, first: int, last: int) -> str:
+        """Lines with their numbers, which are seen now."""
+        self._state = replace(self._state, now=self._state.now.saw(name, range(first, last + 1)))
+        rows = numbered(lines_of(self._files[name]), first, last)
+        return shortened(rows, max(self.config.output_tokens, 40 * (last - first + 1)), self.task.language)
+
+    def _view(self, action: Action) -> Outcome:
+        name, asked = arguments.file_and_range(action.args, self._files)
+        lines = len(lines_of(self._text(name)))
+        first, last = asked or (1, lines)
+        if not lines:
+            return self._say("empty", name=name)
+        if first > lines:
+            return self._say("lines", name=name, lines=lines)
+        last = min(max(first, last), lines, first + self.config.window - 1)
+        whole = (first, last) == (1, lines)
+        head = self._say("file" if whole else "shown", name=name, lines=lines, first=first, last=last).text
+        return Outcome(f"{head}\n{self._shown(name, first, last)}")
+
+    def _search(self, action: Action) -> Outcome:
+        wanted, only = arguments.text_and_file(action.args, self._files)
+        found = [
+            (name, number)
+            for name, text in sorted(self._files.items())
+            if only in (None, name)
+            for number, line in enumerate(lines_of(text), 1)
+            if wanted in line
+        ]
+        if not found:
+            return self._say("notfound")
+        rows = []
+        for name, number in found[:_MAX_FOUND]:
+            rows.append(f"{name}:{self._shown(name, number, number)}")
+        if len(found) > _MAX_FOUND:
+            rows.append(self._say("further", left=len(found) - _MAX_FOUND).text)
+        return Outcome("\n".join(rows))
+
+    def _create(self, action: Action) -> Outcome:
+        if action.args in self._files:
+            return self._say("exists", name=action.args)
+        now = self._state.now.written(action.args, action.body or "", self._bounds)
+        lines = len(lines_of(now.files[action.args]))
+        self._state = self._state.changed(now.saw(action.args, range(1, lines + 1)))
+        return self._say("created", name=action.args, lines=lines)
+
+    def _edit(self, action: Action) -> Outcome:
+        name, first, last = arguments.lines_asked(action.args, self._files)
+        count = len(lines_of(self._text(name)))
+        if last > count or first > count + 1:
+            return self._say("lines", name=name, lines=count)
+        if not self._state.now.has_seen(name, first, last):
+            return self._say("stale", first=first, last=max(first, last))
+        body = action.body or ""
+        return self._rewrite(name, self._state.now.edited(name, first, last, body), first, len(lines_of(body)), last)
+
+    def _replace(self, action: Action) -> Outcome:
+        name = arguments.file_or_only(action.args, self._files)
+        old, new = arguments.old_and_new(action.body or "")
+        text = self._text(name)
+        at, matches = occurrences(lines_of(text), lines_of(old))
+        if matches != 1:
+            return self._say("matches", matches=matches) if matches else self._say("notfound")
+        last = at + len(lines_of(old)) - 1
+        return self._rewrite(name, self._state.now.edited(name, at, last, new), at, len(lines_of(new)), last)
+
+    def _rewrite(self, name: str, text: str, first: int, count: int, last: int) -> Outcome:
+        """A file gets a text that differs where ``count`` lines from ``first`` on stand for those up to ``last``."""
+        before = self._files[name]
+        if text == before:
+            return self._say("same")
+        error = syntax_error(name, text)
+        if error is not None and syntax_error(name, before) is None:
+            now, then = lines_of(before), lines_of(text)
+            return self._say(
+                "syntax",
+                error=error[1],
+                now=numbered(now, first, min(last, len(now))),
+                then=numbered(then, first, min(first + count - 1, len(then))),
+            )
+        self._state = self._state.changed(self._state.now.written(name, text, self._bounds))
+        self._state = replace(self._state, edits=self._state.edits + 1)
+        lines = len(lines_of(text))
+        begin, end = max(1, first - self.config.echo), min(lines, first + count - 1 + self.config.echo)
+        rows = [self._say("edited").text]
+        return Outcome("\n".join([*rows, self._shown(name, begin, end)] if lines else rows))
+
+    def _undo(self, action: Action) -> Outcome:
+        state = self._state
+        if not state.before:
+            return self._say("noundo")
+        back, files = state.before[-1], state.now.files
+        names = sorted(name for name in {*files, *back.files} if files.get(name) != back.files.get(name))
+        self._state = replace(
+            state, now=back, before=state.before[:-1], tested=None, undone=(*state.undone, files), edits=state.edits
+        )
+        return self._say("undone", names=", ".join(names))
+
+    # ---- programs -------------------------------------------------------------------------------------------------
+    def _run(self, action: Action) -> Outcome:
+        name = arguments.file_or_only(action.args, self._files)
+        self._text(name)
+        return self._executed(["python", name], (action.body or "").encode("utf-8", "replace"))
+
+    def _bash(self, action: Action) -> Outcome:
+        if "\0" in action.args:
+            raise ActionError("a command holds no zero byte", "命令不能含零字节")
+        return self._executed(["bash", "-c", action.args.encode("utf-8", "replace").decode()], b"")
+
+    def _executed(self, argv: Sequence[str], stdin: bytes) -> Outcome:
+        files = {name: text.encode() for name, text in self._files.items()}
+        result = judge.run(self.sandbox, argv, files, stdin=stdin, limits=self.config.limits)
+        rows = [outcome_of(result, self.config.output_tokens, self.task.language)]
+        now, kept, lost = taken(self._state.now, result, self._bounds)
+        if kept:
+            self._state = self._state.changed(now)
+        for key, names in (("kept", kept), ("notkept", lost)):
+            rows += [self._say(key, names=", ".join(names[:_MAX_FOUND])).text] if names else []
+        return Outcome("\n".join(rows))
+
+    def _test(self, action: Action) -> Outcome:
+        cases = self._of(self.task).visible
+        if not cases:
+            return self._say("notests")
+        config = self.config
+        checked = judge.check(self.sandbox, self._files, cases, seconds=config.case_seconds, memory_mb=config.memory_mb)
+        passed = tuple(check.passed for check in checked)
+        self._state = replace(self._state, tested=passed, tests=self._state.tests + 1)
+        rows = [
+            self._say("ok" if check.passed else "wrong", number=number, got=check.got).text
+            for number, check in enumerate(checked, 1)
+        ]
+        rows = [shortened("\n".join(rows), config.output_tokens, self.task.language)]
+        return Outcome("\n".join([*rows, self._say("passed", passed=sum(passed), total=len(passed)).text]))
+
+    def _submit(self, action: Action) -> Outcome:
+        return self._judged()
+
+    _handlers: ClassVar[dict[str, Callable[[CodeEnv, Action], Outcome]]] = {
+        "VIEW": _view,
+        "SEARCH": _search,
+        "CREATE": _create,
+        "EDIT": _edit,
+        "REPLACE": _replace,
+        "RUN": _run,
+        "TEST": _test,
+        "UNDO": _undo,
+        "SUBMIT": _submit,
+        "BASH": _bash,
+    }
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+    def _judged(self) -> Outcome:
+        verdict = self._decide()
+        return Outcome("", verdict.reward, terminated=True, success=verdict.passed == verdict.total)
+
+    def _decide(self) -> Verdict:
+        verdict = decide(self._of(self.task), self._files, self.config, self.sandbox)
+        self._state = replace(self._state, verdict=verdict)
+        return verdict
+
+    def _metrics(self, *, over: bool) -> Mapping[str, float]:
+        state = self._state
+        metrics = {"edits": float(state.edits), "tests": float(state.tests)}
+        if not over:
+            return metrics
+        verdict = state.verdict or self._decide()  # an episode that was cut has none yet
+        return metrics | {"passed": verdict.passed / verdict.total, "undone": float(len(state.undone))}
+
+    # ---- the expert -----------------------------------------------------------------------------------------------
+    def _situation(self) -> Situation:
+        task, state = self._of(self.task), self._state
+        left = max(0, self.config.turns - self.turn)
+        language, window = self.task.language, self.config.window
+        return Situation(task, language, state.now, state.before, state.tested, state.undone, left, window)
+
+    def oracle(self) -> float | None:
+        """The chance of the agent that `agent_envs.code.oracle` describes; None where no solution is known."""
+        return chance(self._situation(), self.config.skill)
+
+    def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
+        return expert_turn(self._situation(), flaw, rng)

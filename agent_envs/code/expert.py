@@ -1,0 +1,236 @@
+"""The scripted expert, and the demonstrator with a systematic flaw that a small model is cloned from.
+
+Invariants: a turn depends on the state of the episode (and, with a flaw, on ``rng``) only; without a flaw the expert is
+right from every state that leaves it enough turns. Each thought quotes what the action is made from: the lines that are
+changed as they were shown, or how many checks passed.
+
+The flawed one makes a mistake where it should mend one: it changes something that was not wrong, as the operators of
+`agent_envs.code.tasks.mutate` do. It does not know that, so it tests, takes back what did not help, and tries something
+else; or it gives up too early and submits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from agent_envs.actions import render
+from agent_envs.code.hunks import Hunk, hunks
+from agent_envs.code.replies import say
+from agent_envs.code.task import CodeTask
+from agent_envs.code.tasks.mutate import mutants
+from agent_envs.code.view import lines_of, numbered, text_of
+from agent_envs.code.workspace import Bounds, Workspace, syntax_error
+
+EARLY = 0.5
+"""Share of the flaw that gives up where a check fails."""
+_QUOTED = 3
+"""Most lines that a thought quotes."""
+_FAR_BACK = 4
+"""Most changes that are thought of being taken back."""
+_ROOM = Bounds(files=1 << 20, file_kb=1 << 20)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the expert sees: the state of an episode."""
+
+    task: CodeTask
+    language: str
+    now: Workspace
+    before: Sequence[Workspace]
+    """What UNDO goes back to, oldest first."""
+    tested: tuple[bool, ...] | None
+    """Which visible checks passed with the files as they are."""
+    undone: Sequence[Mapping[str, str]]
+    """Files that were taken back."""
+    left: int
+    """Turns left, this one included."""
+    window: int
+    """Most lines that a VIEW shows."""
+
+    @property
+    def target(self) -> Mapping[str, str]:
+        """The files as the known solution has them."""
+        return {**self.task.files, **self.task.solution}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A turn that is to be made."""
+
+    verb: str
+    args: str = ""
+    thought: str = ""
+    body: str | None = None
+    optional: bool = False
+    """Whether it is left out where there is no turn for it."""
+
+    def turn(self) -> str:
+        """Its text."""
+        return render(self.verb, self.args, self.thought, self.body)
+
+
+def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
+    """The next turn. `rng` is needed when `flaw` > 0."""
+    if flaw > 0 and rng is None:
+        raise ValueError("an expert with a flaw needs an rng")
+    if rng is not None and flaw > 0:
+        return _flawed(now, flaw, rng).turn()
+    todo = plan(now)
+    needed = sum(not step.optional for step in todo)
+    for step in todo:
+        if not step.optional or now.left > needed:
+            return step.turn()
+    return _finish(now).turn()
+
+
+def plan(now: Situation) -> list[Step]:
+    """The steps to files that are right; none where they are. The fewest, beside one look at the checks before all."""
+    todo = _repairs(now.now, now)
+    back = 0
+    for k, earlier in enumerate(reversed(now.before[-_FAR_BACK:]), 1):
+        other = _repairs(earlier, now)
+        if k + len(other) <= back + len(todo):
+            back, todo = k, other
+    if not todo and not back:
+        return []
+    undo = Step("UNDO", "", _passed(now))
+    look = [Step("TEST", optional=True)] if _not_tested_at_all(now) and todo[0].verb != "VIEW" else []
+    later = [Step("TEST", optional=True)] if _not_tested_at_all(now) and not look else []
+    return [*look, *[undo] * back, *todo[:1], *later, *todo[1:]]
+
+
+def _not_tested_at_all(now: Situation) -> bool:
+    return bool(now.task.visible) and now.tested is None and not now.before and not now.undone
+
+
+def _repairs(space: Workspace, now: Situation) -> list[Step]:
+    """VIEW, EDIT and CREATE, from these files to right ones."""
+    steps = []
+    while (name := _wrong(space, now)) is not None:
+        wanted = now.target[name]
+        if name not in space.files:
+            steps.append(Step("CREATE", name, "", wanted))
+            space = space.written(name, wanted, _ROOM)
+            continue
+        hunk = _next_hunk(space.files[name], wanted, name)
+        step, space = _edit(space, name, hunk) if _seen(space, name, hunk) else _view(space, name, hunk, now.window)
+        steps.append(step)
+    return steps
+
+
+def _wrong(space: Workspace, now: Situation) -> str | None:
+    """The first file that is not as the solution has it."""
+    for name, wanted in sorted(now.target.items()):
+        if name not in space.files or lines_of(space.files[name]) != lines_of(wanted):
+            return name
+    return None
+
+
+def _next_hunk(before: str, after: str, name: str) -> Hunk:
+    """The last of the changes that are left, so that the lines of the others keep their numbers.
+
+    Where it alone would break the syntax, all of them at once.
+    """
+    found = hunks(before, after)
+    last = found[-1]
+    if len(found) == 1 or syntax_error(name, _applied(before, last)) is None:
+        return last
+    lines = lines_of(after)
+    end = len(lines) - (len(lines_of(before)) - last.last)
+    return Hunk(found[0].first, last.last, tuple(lines[found[0].first - 1 : end]))
+
+
+def _applied(text: str, hunk: Hunk) -> str:
+    lines = lines_of(text)
+    return text_of([*lines[: hunk.first - 1], *hunk.lines, *lines[hunk.last :]])
+
+
+def _seen(space: Workspace, name: str, hunk: Hunk) -> bool:
+    return space.has_seen(name, hunk.first, hunk.last)
+
+
+def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
+    lines = lines_of(space.files[name])
+    first, last = (hunk.first, hunk.last) if hunk.first <= hunk.last else (hunk.first - 1, hunk.first - 1)
+    quoted = numbered(lines, first, last).strip() if first >= 1 and last - first < _QUOTED else ""
+    asked = str(hunk.first) if hunk.first == hunk.last else f"{hunk.first}:{hunk.last}"
+    step = Step("EDIT", _with_name(space, name, asked), quoted, text_of(hunk.lines))
+    after = space.written(name, _applied(space.files[name], hunk), _ROOM)
+    return step, after.saw(name, range(hunk.first, hunk.first + len(hunk.lines)))
+
+
+def _view(space: Workspace, name: str, hunk: Hunk, window: int) -> tuple[Step, Workspace]:
+    lines = len(lines_of(space.files[name]))
+    if lines <= window:
+        return Step("VIEW", _with_name(space, name, "")), space.saw(name, range(1, lines + 1))
+    wanted = range(hunk.first, hunk.last + 1) or range(max(1, hunk.first - 1), max(1, hunk.first - 1) + 1)
+    first = next(number for number in wanted if not space.has_seen(name, number, number))
+    last = min(first + window - 1, lines)
+    return Step("VIEW", _with_name(space, name, f"{first}:{last}")), space.saw(name, range(first, last + 1))
+
+
+def _with_name(space: Workspace, name: str, asked: str) -> str:
+    """The argument of an action; the only file is not named."""
+    return asked if len(space.files) == 1 else ", ".join(part for part in (name, asked) if part)
+
+
+def _finish(now: Situation) -> Step:
+    """Nothing is left to be mended: a last look at the checks, and the end."""
+    if now.tested is None and now.task.visible and now.left > 1:
+        return Step("TEST")
+    return Step("SUBMIT", "", _passed(now))
+
+
+def _passed(now: Situation) -> str:
+    """How many checks passed, as TEST says it; nothing where they were not made."""
+    if now.tested is None:
+        return ""
+    return say("passed", now.language, passed=sum(now.tested), total=len(now.tested))
+
+
+def _flawed(now: Situation, flaw: float, rng: np.random.Generator) -> Step:
+    todo = _repairs(now.now, now)
+    if now.before:
+        if not todo or (now.tested is None and now.task.visible) or now.left == 1:
+            return _finish(now)
+        if now.tested is None or all(now.tested) or rng.random() < flaw * EARLY:
+            return Step("SUBMIT", "", _passed(now))  # what it cannot see, it does not know
+        if len(_repairs(now.before[-1], now)) <= len(todo):
+            return Step("UNDO", "", _passed(now))
+    if not todo:
+        return _finish(now)
+    if todo[0].verb == "VIEW":
+        return todo[0]
+    if _not_tested_at_all(now) and now.left > len(todo):
+        return Step("TEST")
+    wrong = _mistake(now, rng) if rng.random() < flaw else None
+    return wrong or todo[0]
+
+
+def _mistake(now: Situation, rng: np.random.Generator) -> Step | None:
+    """A change of something that was not wrong, which was not tried before; None where there is none."""
+    name = _wrong(now.now, now)
+    if name is None or name not in now.now.files:
+        return None
+    text = now.now.files[name]
+    tried = {files.get(name) for files in now.undone} | {now.target[name]}
+    open_to = [other for other in _changed(text) if other not in tried]
+    if not open_to:
+        return None
+    (hunk,) = hunks(text, open_to[int(rng.integers(len(open_to)))])
+    return _edit(now.now, name, hunk)[0] if _seen(now.now, name, hunk) else None
+
+
+@lru_cache(maxsize=4096)
+def _changed(text: str) -> tuple[str, ...]:
+    """What the text becomes by one small mistake, in one piece."""
+    try:
+        found = [mutant.apply(text) for mutant in mutants(text)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    return tuple(other for other in found if len(hunks(text, other)) == 1)
