@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_envs.code.tasks.settings import TaskSettings
+from agent_envs.code.tasks.generate import generate
+from agent_envs.code.tasks.settings import GENERATED, TaskSettings
 from agent_envs.core import TaskSet, check_split
 
 
@@ -13,4 +14,6 @@ def build(config: TaskSettings, split: str, *, sandbox: str = "auto") -> TaskSet
     Raises SettingsError for a source that cannot be read.
     """
     check_split("code", split)
+    if config.source == GENERATED:
+        return generate(config, split)
     raise NotImplementedError
