@@ -3,9 +3,10 @@
 It knows no expected value, so nothing that a submission finds or changes here can tell it one. This text is run by
 `python -c`, with a call of `main` below it; it is never imported into the sandbox.
 
-What it says of a case is one line, ``TOKEN NUMBER SAID``. ``SAID`` begins with ``=`` (the value, in the JSON that
-`agent_envs.code.values` reads), ``?`` (why the value is no plain data) or ``!`` (what was raised). The token only
-keeps apart what the submission prints; one who finds it can claim values, as any submission can by returning them.
+Each case has a process of its own, forked from one in which nothing of the submission ran. What is told of it is a
+line ``TOKEN NUMBER SAID``, and ``SAID`` begins with ``=`` (the value, in the JSON that `agent_envs.code.values` reads),
+``?`` (why the value is no plain data), ``!`` (what was raised) or ``.`` (how the process ended). The token only keeps
+apart what the submission prints; one who finds it can claim a value, as any submission can by returning it.
 """
 
 import os
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 globals()["__builtins__"] = dict(vars(sys.modules["builtins"]))
 
 _write, _exit, _modules, _encode = os.write, os._exit, sys.modules, str.encode
+_this = sys.modules["__main__"]  # which would lose its names with its last user
 MOST = 1 << 16
 """Characters of a value."""
 DEEP = 50
@@ -67,17 +69,6 @@ def too_large() -> str:
     raise NotPlain("a value too large")
 
 
-def forget(folder: str) -> None:
-    """Every case loads the submission anew, so that none sees what another one left in it."""
-    for name, module in list(_modules.items()):
-        try:
-            file = module.__dict__.get("__file__")
-            if type(file) is str and file.startswith(folder):
-                del _modules[name]
-        except Exception:
-            continue
-
-
 def said(module: str, expression: str) -> str:
     try:
         __import__(module)
@@ -97,31 +88,68 @@ def _hex(text: str) -> str:
     return _encode(text[:_SAID], "utf-8", "surrogatepass").hex()
 
 
-def main(token: str, seconds: float, patience: float, total: int, cases: list[tuple[int, str, str]]) -> None:
-    """Evaluates (number, module, expression) in order; the process ends by a signal where one takes too long.
-
-    ``seconds`` of computing or ``patience`` of waiting for each, ``total`` seconds of computing for all together.
-    """
-    sys.path[:] = [path for path in sys.path if path]
+def told(token: bytes, module: str, expression: str, seconds: float, patience: float, channel: int) -> None:
+    """Says of a case what is to be said; a signal ends the process where that takes too long."""
     import _signal  # type: ignore[import-not-found]
     import resource
 
     del _modules["resource"]  # a submission may have a file of that name
-    clock = _signal.setitimer
-    folder = os.getcwd() + "/"
-    sys.path.insert(0, folder[:-1])
-    resource.setrlimit(resource.RLIMIT_CPU, (total, total))
+    most = int(seconds) + 2  # where the signals are not heard
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    sys.path.insert(0, os.getcwd())
+    _signal.setitimer(_signal.ITIMER_PROF, seconds)
+    _signal.setitimer(_signal.ITIMER_REAL, patience)
+    rest = b"\n%b %b\n" % (token, _encode(said(module, expression)))
+    while rest:
+        rest = rest[_write(channel, rest) :]
+    _exit(0)
+
+
+def heard(token: bytes, pid: int, pipe: int, patience: float) -> bytes:
+    """What a process said of its case, or how it ended without a word."""
+    import select
+
+    poller = select.poll()
+    poller.register(pipe, select.POLLIN)
+    output, begin = b"", b"\n" + token + b" "
+    while poller.poll(patience * 1000) and (data := os.read(pipe, 1 << 16)):
+        output = (output + data)[-4 * MOST :]
+        if output.endswith(b"\n") and begin in output:
+            break
+    os.close(pipe)
+    for end in (os.kill, os.killpg):
+        try:  # noqa: SIM105 (a module that is imported here would hide a file of the submission)
+            end(pid, 9)
+        except OSError:
+            pass
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    said, ended, _ = output[output.rfind(begin) + len(begin) :].partition(b"\n")
+    return said if begin in output and ended else b".%d" % code
+
+
+def main(token: bytes, seconds: float, patience: float, cases: list[tuple[int, str, str]]) -> None:
+    """Evaluates (number, module, expression) in order; a single one in this process, which then need not fork.
+
+    ``seconds`` of computing or ``patience`` of waiting for each.
+    """
+    sys.path[:] = [path for path in sys.path if path]
+    _modules["__main__"] = type(sys)("__main__")
     channel, nothing = os.dup(1), os.open("/dev/null", os.O_RDWR)
     for stream in (1, 2):
         os.dup2(nothing, stream)
+    if len(cases) == 1:
+        number, module, expression = cases[0]
+        told(b"%b %d" % (token, number), module, expression, seconds, patience, channel)
     for number, module, expression in cases:
-        forget(folder)
-        clock(_signal.ITIMER_PROF, seconds)
-        clock(_signal.ITIMER_REAL, patience)
-        text = said(module, expression)
-        clock(_signal.ITIMER_PROF, 0)
-        clock(_signal.ITIMER_REAL, 0)
-        rest = _encode(f"\n{token} {number} {text}\n")
+        pipe, sink = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(channel)
+            os.close(pipe)
+            os.setpgid(0, 0)
+            told(token, module, expression, seconds, patience, sink)
+        os.close(sink)
+        rest = b"\n%b %d %b\n" % (token, number, heard(token, pid, pipe, patience + 1))
         while rest:
             rest = rest[_write(channel, rest) :]
     _exit(0)

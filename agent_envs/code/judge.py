@@ -4,8 +4,9 @@ Invariants:
 
 - An expected value never enters the sandbox. So whatever a submission does there, it is worth what its values are
   worth: to forge one it would have to know it.
-- A case is evaluated in a submission that was loaded for it alone. Many cases share a process, because a process costs
-  more than a case; one that ends the process, or takes too long, loses its own case only: the rest goes on in another.
+- A case has a process of its own, in which nothing of the submission ran before: what one case does, exit and hang
+  included, is lost to that case only. They share a run, because a run costs more than a process; where something ends
+  the run, the cases that are left have another.
 - What the sandbox itself could not do is tried again, and then raises SandboxFault: it is never a verdict.
 
 `in_process` is the other way, for checks that are programs: it believes an exit status, which a submission can forge.
@@ -13,7 +14,6 @@ Invariants:
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +41,7 @@ _WORDS = {
     Status.OUTPUT_LIMIT: "too much output",
     Status.PIDS_LIMIT: "too many processes",
 }
+_WITHOUT_FORK = ("landlock",)
 _memo = Memo(1 << 14)
 
 
@@ -68,29 +69,29 @@ def evaluate(
 ) -> tuple[str, ...]:
     """What is said of each (module, expression): ``=`` value, ``?`` or ``!`` why there is none, ``.`` how it ended."""
     given = {name: text.encode() for name, text in files.items()}
+    alone = sandbox.capabilities.backend in _WITHOUT_FORK
     found: dict[int, str] = {}
     pending = list(range(len(asked)))
     ends = monotonic() + _MOST_SECONDS
     while pending and (left := ends - monotonic()) > 0.1:
-        token = secrets.token_hex(8)
+        group = pending[:1] if alone else pending
+        token = secrets.token_hex(8).encode()
         patience = max(1.0, PATIENCE * seconds)
         limits = Limits(
-            seconds=min(left, 5.0 + patience * len(pending)),
+            seconds=min(left, 5.0 + patience * len(group)),
             memory_mb=memory_mb,
-            processes=8,
-            output_kb=2 * len(pending) * driver.MOST // 1024 + 64,
+            output_kb=2 * len(group) * driver.MOST // 1024 + 64,
             collected_kb=0,
         )
-        total = math.ceil(seconds * len(pending)) + 2
-        questions = [(number, *asked[number]) for number in pending]
-        code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {total}, {questions!r})\n"
+        questions = [(number, *asked[number]) for number in group]
+        code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {questions!r})\n"
         result = run(sandbox, ["python", "-c", code], given, limits=limits)
         told = _told(result.stdout, token)
-        found |= {number: told[number] for number in pending if number in told}
+        found |= {number: told[number] for number in group if number in told}
         missing = [number for number in pending if number not in found]
-        if missing:
+        if missing and missing[0] in group:  # there the process ended that asks; the others are asked by another
             found[missing[0]] = f".{_ended(result)}"
-        pending = missing[1:]
+        pending = [number for number in missing if number not in found]
     return tuple(found.get(number, ".timeout") for number in range(len(asked)))
 
 
@@ -111,12 +112,12 @@ def _driver() -> str:
     return resources.files("agent_envs.code").joinpath("driver.py").read_text("utf-8")
 
 
-def _told(output: bytes, token: str) -> dict[int, str]:
+def _told(output: bytes, token: bytes) -> dict[int, str]:
     """Number → what was said last of it. Whatever else was printed is passed over."""
     told = {}
     for line in output.split(b"\n"):
         words = line.split(b" ")
-        if len(words) == 3 and words[0] == token.encode() and words[1].isdigit() and len(words[1]) < 9:
+        if len(words) == 3 and words[0] == token and words[1].isdigit() and len(words[1]) < 9:
             told[int(words[1])] = words[2].decode("ascii", "replace")
     return told
 
@@ -130,19 +131,24 @@ def _judged(said: str, case: Case) -> Checked:
         if kind in ("?", "!"):
             return Checked(False, one_line(bytes.fromhex(text).decode("utf-8", "replace")))
         if kind == ".":
-            return Checked(False, text)
+            return Checked(False, _word(text))
     except ValueError:
         pass
     return Checked(False, "no plain value")
 
 
 def _ended(result: Result) -> str:
-    """How a process ended that had not told the value of a case."""
+    """How a process ended that had not told the value of a case: a word, or the number that `os` has for it."""
     if result.status in _WORDS:
         return _WORDS[result.status]
-    if result.signal is not None:
-        return _SIGNALS.get(result.signal, f"signal {result.signal}")
-    return f"exit {result.exit_code}"
+    return str(-result.signal if result.signal is not None else result.exit_code)
+
+
+def _word(ended: str) -> str:
+    number = ended.removeprefix("-")
+    if not number.isdecimal() or len(number) > 3:
+        return ended if ended in _WORDS.values() else "no value"
+    return f"exit {number}" if number == ended else _SIGNALS.get(int(number), f"signal {number}")
 
 
 def one_line(text: str, most: int = 80) -> str:
@@ -171,7 +177,7 @@ def in_process(
     given = {name: text.encode() for name, text in files.items()}
     codes = [program] if program else [_test(case) for case in cases]
     results = [run(sandbox, ["python", "-c", code], given, limits=limits) for code in codes]
-    return [Checked(result.ok, "" if result.ok else _ended(result)) for result in results]
+    return [Checked(result.ok, "" if result.ok else _word(_ended(result))) for result in results]
 
 
 def _test(case: Case) -> str:

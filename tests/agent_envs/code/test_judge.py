@@ -1,0 +1,195 @@
+"""Verdicts: values come back as plain data and are compared on the host; nothing else is believed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_envs.code import driver, judge
+from agent_envs.code.judge import TRIES, Checked, check
+from agent_envs.code.memo import Memo
+from agent_envs.code.sandbox import Result, Sandbox, SandboxFault
+from agent_envs.code.sandbox.choose import shared_sandbox
+from agent_envs.code.task import Case
+from agent_envs.code.values import decode, same, show
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Sandbox:
+    return shared_sandbox("namespace")
+
+
+def ask(sandbox: Sandbox, text: str, *expected: Any, seconds: float = 0.25, **more: Any) -> list[Checked]:
+    """What `f(0)`, `f(1)`, … give."""
+    cases = [Case("main", f"f({number})", value, **more) for number, value in enumerate(expected)]
+    return check(sandbox, {"main.py": text}, cases, seconds=seconds)
+
+
+PLAIN = [
+    None, True, False, 0, -5, 10**400, 1.5, float("inf"), 2 + 3j, "", "a\nb\0é🙂\ud800", b"\x00\xff", [], (), (1,), {},
+    set(), [1, [2, (3, {"a": {4}})]], {1: "x", (2, 3): None}, {1, "a"},
+]  # fmt: skip
+
+
+def test_every_plain_value_comes_back_as_it_is(sandbox: Sandbox) -> None:
+    text = f"inf = float('inf')\nvalues = {PLAIN!r}\ndef f(n):\n    return values[n]\n"
+    for expected, done in zip(PLAIN, ask(sandbox, text, *PLAIN), strict=True):
+        assert done.passed, (expected, done)
+    wrong = ask(sandbox, text, *[[value] for value in PLAIN])
+    assert not any(done.passed for done in wrong)  # the control
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+        max_leaves=20,
+    )
+)
+def test_reading_undoes_writing(value: Any) -> None:
+    back = decode(driver.plain(value, 0, [driver.MOST]))
+    assert back == value and type(back) is type(value) and same(back, value)
+
+
+@given(st.text() | st.recursive(st.just("1"), lambda inner: inner.map(lambda text: f'["l",[{text}]]'), max_leaves=200))
+def test_any_other_text_is_refused_and_not_worse(text: str) -> None:
+    try:
+        decode(text)
+    except ValueError:
+        return
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '["l",[' * 5000, "1" * 100_000, "NaN", "1", '"a"', '["i","zz"]', '["i"]', '["S",[["l",[]]]]',
+     '["x",[]]', '["d",[null]]', '["f","0x1p99999"]', "{}", '["s","d8"]', '["l",null]', '["l",[],[]]', "[[],[]]", '["i",1]'],
+)  # fmt: skip
+def test_hostile_answers_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no plain value"):
+        decode(text)
+
+
+def test_what_is_no_plain_data_or_not_the_same_does_not_pass(sandbox: Sandbox) -> None:
+    text = (
+        "class Int(int):\n    __eq__ = lambda self, other: True\n    __hash__ = int.__hash__\n"
+        "class Text(str):\n    __repr__ = __str__ = lambda self: '7'\n    __len__ = lambda self: 0\n"
+        "class Dict(dict):\n    items = lambda self: [(7, 7)]\n    __iter__ = lambda self: iter([7])\n"
+        "class Lies:\n    __class__ = int\n    __index__ = lambda self: 7\n    __eq__ = lambda self, other: True\n"
+        "loop = []\nloop.append(loop)\ndeep = 7\nfor _ in range(5000):\n    deep = [deep]\nwide = 7\n"
+        "for _ in range(64):\n    wide = [wide, wide]\n"
+        "values = [Int(3), Text('x'), Dict(), Lies(), loop, deep, wide, float('nan'), object(), None, 7.5, 1 << 10**7]\n"
+        "def f(n):\n    return values[n]\n"
+    )
+    done = ask(sandbox, text, *[7] * 12, seconds=2.0)
+    assert [case.passed for case in done] == [False] * 12
+    assert [case.got for case in done][:6] == [
+        "3", "'x'", "{}", "no plain value: Lies", "a value nested too deeply", "a value nested too deeply"
+    ]  # fmt: skip
+    assert done[7].got == "nan" and not ask(sandbox, text, *[float("nan")] * 8)[7].passed
+    assert ask(sandbox, text, 3, "x", {})[:3] == [Checked(True, "3"), Checked(True, "'x'"), Checked(True, "{}")]
+
+
+def test_numbers_are_compared_as_python_does_or_within_the_tolerance(sandbox: Sandbox) -> None:
+    text = "def f(n):\n    return [0.1 + 0.2, 3, True, [0.1 + 0.2], {'a': (1, 0.1 + 0.2)}, 1e400, 10**400, None][n]\n"
+    want = [0.3, 3.0, 1, [0.3], {"a": (1, 0.3)}, 5.0, 5.0, 0.0]
+    assert [case.passed for case in ask(sandbox, text, *want)] == [False, True, True, *[False] * 5]
+    assert [case.passed for case in ask(sandbox, text, *want, tolerance=1e-9)] == [
+        True, True, False, True, True, False, False, False,
+    ]  # fmt: skip
+
+
+def test_one_case_that_ends_or_hangs_is_lost_alone(sandbox: Sandbox) -> None:
+    text = (
+        "import os, time\ndef f(n):\n    if n == 1: os._exit(0)\n    if n == 2:\n        while True: pass\n"
+        "    if n == 3: time.sleep(99)\n    if n == 4: raise ValueError('no', f)\n"
+        "    if n == 5: os.kill(os.getppid(), 9)\n    if n == 6: raise SystemExit(0)\n    if n == 7: return f.missing\n    return n\n"
+    )
+    began = time.monotonic()
+    done = ask(sandbox, text, 0, 1, 2, 3, 4, 5, 6, 7, 8, seconds=0.1)
+    assert [case.passed for case in done] == [True, *[False] * 7, True]
+    assert [case.got for case in done] == [
+        "0", "exit 0", "timeout", "timeout", "ValueError: ('no', <function f at 0x…>)", "killed", "SystemExit: 0",
+        "AttributeError: 'function' object has no attribute 'missing'", "8",
+    ]  # fmt: skip
+    assert time.monotonic() - began < 20
+
+
+def test_a_case_sees_nothing_of_another_one(sandbox: Sandbox) -> None:
+    text = (
+        "import sys\nseen = []\ndef f(n, kept=[]):\n    kept.append(n)\n    seen.append(n)\n"
+        "    sys.seen = getattr(sys, 'seen', 0) + 1\n    return kept, seen, sys.seen\n"
+    )
+    assert [case.passed for case in ask(sandbox, text, *[([n], [n], 1) for n in range(3)])] == [True] * 3
+
+
+def test_what_a_submission_prints_and_its_files_do_no_harm(sandbox: Sandbox) -> None:
+    files = {
+        "main.py": "import json, resource, select, pack.part\nprint('x' * 10**6)\ndef f(n):\n    print(n)\n"
+        "    return [json.here, resource.here, select.here, pack.part.here]\n",
+        "json.py": "here = 1\n", "resource.py": "here = 2\n", "select.py": "here = 3\n", "pack/part.py": "here = 4\n",
+    }  # fmt: skip
+    cases = [Case("main", "f(0)", [1, 2, 3, 4]), Case("pack.part", "here", 4), Case("none", "here", 4)]
+    done = check(sandbox, files, cases)
+    assert [case.passed for case in done] == [True, True, False]
+    assert done[2].got == "ModuleNotFoundError: No module named 'none'"
+
+
+def test_a_fault_is_tried_again_and_never_a_verdict(sandbox: Sandbox) -> None:
+    inner = sandbox
+
+    class Broken:
+        def __init__(self, faults: int) -> None:
+            self.faults, self.runs = faults, 0
+            self.capabilities = inner.capabilities
+
+        def run(self, *given: Any, **more: Any) -> Result:
+            self.runs += 1
+            if self.runs <= self.faults:
+                raise SandboxFault("the disk is gone")
+            return inner.run(*given, **more)
+
+    text = "def f(n):\n    return n  # faults\n"
+    mended: Any = Broken(TRIES - 1)
+    broken: Any = Broken(TRIES)
+    with pytest.raises(SandboxFault, match="the disk is gone"):
+        ask(broken, text, 0)
+    assert broken.runs == TRIES
+    assert ask(mended, text, 0) == [Checked(True, "0")] and mended.runs == TRIES
+
+
+def test_the_time_of_a_verdict_is_bounded(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "_MOST_SECONDS", 1.0)
+    began = time.monotonic()
+    done = ask(sandbox, "import time\ndef f(n):\n    time.sleep(60)\n", *range(40))
+    assert {case.got for case in done} == {"timeout"} and time.monotonic() - began < 10
+
+
+def test_answers_are_remembered_but_not_faults_nor_long_ones() -> None:
+    memo, asked = Memo(2), []
+
+    def answer(*said: str) -> Any:
+        def call() -> tuple[str, ...]:
+            asked.append(said)
+            return said
+
+        return call
+
+    assert memo.ask("a", answer("1")) == memo.ask("a", answer("2")) == ("1",)
+    for _ in range(2):
+        assert len(memo.ask("long", answer("x" * 9999))[0]) == 9999
+    assert len(asked) == 3
+    with pytest.raises(ZeroDivisionError):
+        memo.ask("fault", lambda: (str(1 / 0),))
+    assert memo.ask("fault", answer("3")) == ("3",)
+    memo.ask("b", answer("4"))
+    assert memo.ask("a", answer("5")) == ("5",)  # the oldest was forgotten
+
+
+def test_values_are_shown_alike_and_shortly() -> None:
+    assert show({3, 1, 2}) == "{1, 2, 3}" and show((1,)) == "(1,)" and show({"b": [1, None]}) == "{'b': [1, None]}"
+    assert show(10**5000) == "a number of 16610 bits" and show(set()) == "set()" and show("\ud800") == "'\\ud800'"
+    assert show("x" * 500) == f"'{'x' * 38} … {'x' * 38}'" and len(show(list(range(999)))) <= 81
