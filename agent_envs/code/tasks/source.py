@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from agent_envs.code.tasks.generate import generate
 from agent_envs.code.tasks.settings import GENERATED, TaskSettings
-from agent_envs.core import TaskSet, check_split
+from agent_envs.core import TaskSet, check_split, number_after
 
 
 def build(config: TaskSettings, split: str, *, sandbox: str = "auto") -> TaskSet:
@@ -16,4 +18,7 @@ def build(config: TaskSettings, split: str, *, sandbox: str = "auto") -> TaskSet
     check_split("code", split)
     if config.source == GENERATED:
         return generate(config, split)
-    raise NotImplementedError
+    from agent_envs.code.tasks.files import load
+
+    found = load(config, sandbox)[split]
+    return TaskSet(len(found), found.__getitem__, partial(number_after, f"code-{split}-"))

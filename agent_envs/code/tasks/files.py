@@ -1,0 +1,137 @@
+"""Tasks from files in the manner of HumanEval, MBPP and EvalPlus.
+
+Invariants: no text is in two splits: one that stands twice belongs to test before valid before train; in a file that is
+for all splits the text's own hash decides. A task that is graded on the host is graded by all of its source's checks,
+or is left out, and the user is told how many were, and why. Nothing of a file runs outside the sandbox.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from agent_envs.code.judge import evaluate
+from agent_envs.code.prompt import prompt_of
+from agent_envs.code.sandbox import Sandbox
+from agent_envs.code.sandbox.choose import shared_sandbox
+from agent_envs.code.task import Case, CodeTask
+from agent_envs.code.tasks.asserts import plain
+from agent_envs.code.tasks.known import Known, read
+from agent_envs.code.tasks.rows import parts_of, rows_of
+from agent_envs.code.tasks.settings import Grader, TaskSettings
+from agent_envs.code.values import decode
+from agent_envs.core import SPLITS, SettingsError, Task
+from agent_envs.math.problem import hashed_split
+from agent_envs.scoring import is_cjk
+
+_MOST_SEEN = 2
+_SECONDS, _MEMORY_MB = 1.0, 256
+_WANTED = {"en": "Write main.py.", "zh": "写出 main.py。"}
+
+
+@dataclass
+class _Told:
+    """What the user is told of what could not be used."""
+
+    tasks: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Reason → tasks."""
+    programs: int = 0
+    """Tasks graded by their own program."""
+    inputs: int = 0
+    """Inputs of EvalPlus that were not used."""
+
+    def log(self, source: str) -> None:
+        logger = logging.getLogger(__name__)
+        if self.left_out:
+            common = "; ".join(f"{reason} ({count})" for reason, count in self.left_out.most_common(3))
+            logger.warning(
+                "code: %s: %d of %d tasks are left out, their checks cannot be made on the host: %s. "
+                "--code.grader in-process has them, with verdicts that a submission can forge",
+                source, self.left_out.total(), self.tasks, common,
+            )  # fmt: skip
+        if self.programs:
+            logger.warning("code: %s: %d of %d tasks run their own test", source, self.programs, self.tasks)
+        if self.inputs:
+            logger.warning("code: %s: %d inputs are not used: too many, too long, or no result", source, self.inputs)
+
+
+def load(config: TaskSettings, sandbox: str) -> dict[str, tuple[Task, ...]]:
+    """Tasks by split; ``sandbox`` names the one that solutions run in. Raises SettingsError."""
+    room = (config.train_tasks, config.held_out_tasks)
+    return _load(config.source, config.grader, config.languages, room, sandbox)
+
+
+@lru_cache(maxsize=8)
+def _load(
+    source: str, grader: Grader, languages: tuple[str, ...], room: tuple[int, int], sandbox: str
+) -> dict[str, tuple[Task, ...]]:
+    parts = parts_of(source)
+    tasks: dict[str, list[Task]] = {split: [] for split in SPLITS}
+    seen: set[str] = set()
+    told = _Told()
+    # What stands in two parts belongs to the one that must not be trained on.
+    for part in sorted(parts, key=("test", "valid", "train", "").index):
+        for where, row in rows_of(parts[part]):
+            known = read(row, where)
+            split = part or hashed_split(known.text)
+            language = "zh" if any(map(is_cjk, known.text)) else "en"
+            if known.text in seen or language not in languages or len(tasks[split]) == room[split != "train"]:
+                continue
+            seen.add(known.text)
+            told.tasks += 1
+            task = _task(known, language, grader, sandbox, told)
+            if task is not None:
+                name = f"code-{split}-{len(tasks[split])}"
+                tasks[split].append(Task(name, split, prompt_of(task, language), language, 1, task))
+    told.log(source)
+    if not any(tasks.values()):
+        reason = f"; {told.left_out.most_common(1)[0][0]}" if told.left_out else ""
+        raise SettingsError(f"code: {source} holds no task that can be used{reason}")
+    return {split: tuple(found) for split, found in tasks.items()}
+
+
+def _task(known: Known, language: str, grader: Grader, sandbox: str, told: _Told) -> CodeTask | None:
+    statement = f"{_WANTED[language]}\n{known.text}"
+    files, solution = {"main.py": known.start}, {"main.py": known.solution}
+    reasons, cases = known.checks.unsupported, known.checks.cases
+    if known.calls:
+        cases = _solved(known, shared_sandbox(sandbox))
+        told.inputs += known.left_out + len(known.calls) - len(cases)
+    if not cases and not reasons:
+        reasons = ["no checks, or none that the source's own solution passes"]
+    if not reasons:
+        seen = min(_MOST_SEEN, len(cases) // 3)
+        return CodeTask(statement, files, tuple(cases[:seen]), tuple(cases[seen:]), solution)
+    if grader is Grader.IN_PROCESS and known.grader:
+        told.programs += 1
+        return CodeTask(statement, files, (), (), solution, known.grader)
+    told.left_out[reasons[0]] += 1
+    return None
+
+
+def _solved(known: Known, sandbox: Sandbox) -> list[Case]:
+    """The calls with what the source's own solution gives for them; those without a plain result are left out."""
+    asked = [("main", call) for call in known.calls]
+    said = evaluate(sandbox, {"main.py": known.solution}, asked, _SECONDS, _MEMORY_MB)
+    found = []
+    for (module, call), text in zip(asked, said, strict=True):
+        if text[:1] != "=":
+            continue
+        try:
+            value = decode(text[1:])
+        except ValueError:
+            continue
+        if plain(value):
+            case = Case(module, call, value)
+            found.append(replace(case, tolerance=known.tolerance) if _floats(value) else case)
+    return found
+
+
+def _floats(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_floats, value.values()))
+    return any(map(_floats, value)) if isinstance(value, list | tuple) else isinstance(value, float)
