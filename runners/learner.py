@@ -6,7 +6,8 @@ nothing else. A step whose loss or gradient is no number changes nothing and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
@@ -97,6 +98,8 @@ class Learner:
             )
         if train.replay_body and algorithm.token_critic:
             raise UserError(f"--replay-body needs a critic that shares its body with the policy; {train.algo} has none")
+        if train.value_updates and type(algorithm).critic_only is Algorithm.critic_only:
+            raise UserError(f"--value-updates needs a critic that can learn alone; {train.algo} has none")
         self.skipped, self.skipped_in_a_row = 0, 0
 
     def learn(self, update: int, trees: Sequence[Tree], used: float = 0.0) -> Learned:
@@ -121,13 +124,15 @@ class Learner:
             group["lr"] = group["peak"] * share
         stats: list[dict[str, float]] = []
         taken: set[EpisodeId] = set()
-        for _ in range(train.epochs):
-            for piece in pieces:
-                loss = self.backward(self.model, piece.batch, self.loss_of(piece), train.token_budget)
-                norm, stepped = self.step(loss.total)
-                stats.append(loss.stats | {"grad_norm": norm})
-                if stepped:
-                    taken |= piece.episode_ids()
+        value_only = update <= train.value_updates
+        with self.frozen(self.model.policy_parameters() if value_only else []):
+            for _ in range(train.epochs):
+                for piece in pieces:
+                    loss = self.backward(self.model, piece.batch, self.loss_of(piece, value_only), train.token_budget)
+                    norm, stepped = self.step(loss.total)
+                    stats.append(loss.stats | {"grad_norm": norm})
+                    if stepped:
+                        taken |= piece.episode_ids()
         for piece in pieces:
             learned.credited |= self.credited(piece)
         replayed = self.learn_again(update, [Kept(piece.batch, piece.read_SD) for piece in pieces])
@@ -172,12 +177,10 @@ class Learner:
         """Steps of the critic alone on episodes of the last updates, these included; its losses before each."""
         if self.replay is None:
             return []
-        policy = [] if self.train.replay_body else self.model.policy_parameters()
+        body = self.train.replay_body and update > self.train.value_updates
         self.replay.keep(update, minibatches)
         losses = []
-        try:
-            for parameter in policy:
-                parameter.requires_grad_(False)
+        with self.frozen([] if body else self.model.policy_parameters()):
             for kept in self.replay.drawn(update):
                 batch = kept.batch.to(self.model.device)
                 again = partial(self.replayed_loss, batch)
@@ -188,10 +191,19 @@ class Learner:
                     loss.total.backward()
                 losses.append(float(loss.total.detach()))
                 self.step(loss.total)
-        finally:
-            for parameter in policy:
-                parameter.requires_grad_(True)
         return losses
+
+    @staticmethod
+    @contextmanager
+    def frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+        """These stay as they are inside."""
+        try:
+            for parameter in parameters:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter in parameters:
+                parameter.requires_grad_(True)
 
     def values_only(self, batch: Batch, read_SD: Tensor) -> Forward:
         """A forward of the value head alone."""
@@ -220,14 +232,15 @@ class Learner:
 
         return forward_parts(off, batch, self.train.token_budget).logp_T
 
-    def loss_of(self, piece: _Piece) -> Callable[[Forward], Loss]:
+    def loss_of(self, piece: _Piece, value_only: bool) -> Callable[[Forward], Loss]:
         def loss(new: Forward) -> Loss:
             if piece.old is None:
                 self.prepare(piece, new.detach())
             piece.read_SD = None if self.train.replay_body else new.read_SD
             if piece.weight_T is not None:
                 new = corrected(new, piece.weight_T)
-            return self.algorithm.loss(piece.batch, new, piece.credit)
+            found = self.algorithm.loss(piece.batch, new, piece.credit)
+            return replace(self.replayed_loss(piece.batch, new), stats=found.stats) if value_only else found
 
         return loss
 

@@ -65,6 +65,9 @@ class Train:
     """Peak learning rate of the policy; it falls to a tenth, linearly in updates or, where set, in env_steps."""
     value_lr: float = 1e-3
     """The same of the value head, or of a critic of its own."""
+    value_updates: int = 0
+    """First updates in which only the critic learns (of a shared body: only the value head) and the policy stays as it
+    is. As many as `updates`: a critic for the policy that is there, for a search or for best-of-n."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     replay_steps: int = 0
@@ -125,7 +128,16 @@ class Train:
 
     def __post_init__(self) -> None:
         self.sampling()
-        for name in ("updates", "env_steps", "replay_steps", "eval_every", "test_tasks", "seed", "workers"):
+        for name in (
+            "updates",
+            "value_updates",
+            "env_steps",
+            "replay_steps",
+            "eval_every",
+            "test_tasks",
+            "seed",
+            "workers",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative")
         for name in (

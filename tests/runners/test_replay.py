@@ -53,6 +53,22 @@ def test_the_critic_learns_again_and_the_policy_does_not(tmp_path: Path, algo: s
     assert all(moved) and "critic_replayed" in again and "critic_replayed" not in row
 
 
+@pytest.mark.parametrize("algo", ["selfac", "naive_ac", "ppo"])
+@pytest.mark.parametrize("replay", [(), (*REPLAY, "--replay-body")])
+def test_at_first_the_critic_learns_alone(tmp_path: Path, algo: str, replay: tuple[str, ...]) -> None:
+    if algo == "ppo":
+        replay = replay[:-1]
+    with training(tmp_path / "run", "--algo", algo, "--value-updates", "2", *replay) as run:
+        trees, start = played(run), {name: x.clone() for name, x in run.model.policy_state().items()}
+        before = [p.detach().clone() for p in run.model.value_parameters()]
+        stats = [run.learner.learn(update, trees).row for update in (1, 2)]
+        assert all(torch.equal(x, start[name]) for name, x in run.model.policy_state().items())
+        assert not any(torch.equal(x, y) for x, y in zip(before, run.model.value_parameters(), strict=True))
+        assert all("policy" in row and row["grad_norm"] > 0 for row in stats)
+        run.learner.learn(3, trees)
+        assert any(not torch.equal(x, start[name]) for name, x in run.model.policy_state().items())
+
+
 def test_what_is_shared_is_moved_only_where_that_is_asked(tmp_path: Path) -> None:
     policy, _, _ = trained(tmp_path / "head", *REPLAY)
     body, _, _ = trained(tmp_path / "body", *REPLAY, "--replay-body")
