@@ -119,3 +119,70 @@ def test_parsing_is_linear(piece: str) -> None:
 def test_a_thought_is_whatever_is_ended_by_a_blank_line(text: str, name: str) -> None:
     assert Thoughts().parse(text) == Action(name, text)
     assert Thoughts().usage("en") == "" and "\\boxed{" in Thoughts().format("zh")
+
+
+LONG = Grammar(
+    Verb("EDIT", "[file, ]a:b", lines={"en": "new lines", "zh": "新的行"}, body=Args.REQUIRED, aliases={"zh": "编辑"}),
+    Verb("RUN", "file", lines={"en": "[input]", "zh": "[输入]"}, body=Args.OPTIONAL),
+    Verb("BACK", "", Args.NONE),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("<action>EDIT(3)\n    x = (1)\n\ny\n</action>", Action("EDIT", "3", body="    x = (1)\n\ny\n")),
+        ("<think>why</think><action>\n EDIT(a, 1:2)\n</action>", Action("EDIT", "a, 1:2", "why", "")),
+        ("<action>EDIT(3)\n\n</action>", Action("EDIT", "3", body="\n")),
+        ("<action>编辑（3）\r\n行\r\n</action>", Action("EDIT", "3", body="行\n")),
+        ("<action>EDIT(3)\n\tx</action> and so on", Action("EDIT", "3", body="\tx\n")),
+        ("<action>EDIT(3)\na = '</action>'\n</action>", Action("EDIT", "3", body="a = '</action>'\n")),
+        ("<action>EDIT(3)\nBACK()\n</think>\n</action>", Action("EDIT", "3", body="BACK()\n</think>\n")),
+        ("<action>RUN(f(x).py)</action>", Action("RUN", "f(x).py")),
+        ("<action>RUN(f)\n</action>", Action("RUN", "f", body="")),
+        ("words\nRUN(f)", Action("RUN", "f")),
+        ("<action>BACK()\n</action>", Action("BACK")),
+    ],
+)
+def test_lines_below_the_call_are_taken_as_they_are(text: str, want: Action) -> None:
+    assert LONG.parse(text) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("<action>EDIT(3)</action>", "needs lines below it"),
+        ("EDIT(3)", "needs lines below it"),
+        ("EDIT(3)\nx", "form NAME"),
+        ("<action>EDIT(3)\nx", "not closed"),
+        ("<action>EDIT()\nx\n</action>", "needs an argument"),
+        ("<action>EDIT(3) x\ny\n</action>", "text after the closing"),
+        ("<action>EDIT(3)\n<action>BACK()</action>\n</action>", "more than one action"),
+        ("<action>BACK()\nx\n</action>", "more than one line"),
+        ("<action>x\nEDIT(3)\n</action>", "more than one line"),
+    ],
+)
+def test_what_is_no_action_with_lines(text: str, reason: str) -> None:
+    with pytest.raises(ActionError, match=reason):
+        LONG.parse(text)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))))
+def test_any_lines_come_back(lines: list[str]) -> None:
+    body = "".join(f"{line}\n" for line in lines)
+    if "<action>" not in body and "\n</action>" not in f"\n{body}":
+        assert LONG.parse(render("EDIT", "3", "so", body)) == Action("EDIT", "3", "so", body)
+
+
+def test_help_shows_the_lines_and_says_what_the_sign_means() -> None:
+    assert LONG.usage("en") == "EDIT([file, ]a:b)⏎new lines RUN(file)⏎[input] BACK()"
+    assert LONG.usage("zh") == "编辑([file, ]a:b)⏎新的行 RUN(file)⏎[输入] BACK()"
+    assert LONG.format("en").endswith(" (⏎ is a new line)") and "⏎" not in GRAMMAR.format("en")
+
+
+@pytest.mark.parametrize("piece", ["\n", "</action", "\n</action", "EDIT(3)\n", "\r"])
+def test_many_lines_take_linear_time(piece: str) -> None:
+    began = time.process_time()
+    with suppress(ActionError):
+        LONG.parse("<action>EDIT(3)\n" + piece * (1_000_000 // len(piece)))
+    assert time.process_time() - began < 2

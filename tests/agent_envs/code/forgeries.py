@@ -181,7 +181,8 @@ CHEATS: dict[str, Cheat] = {
     "killing who watches": Cheat(
         "import os, signal\n",
         "        for pid in (os.getppid(), 1, 2, 3):\n            try:\n"
-        "                pid and os.kill(pid, signal.SIGKILL)\n            except OSError:\n                pass\n        return None",
+        "                pid and os.kill(pid, signal.SIGKILL)\n"
+        "            except OSError:\n                pass\n        return None",
         fools=False,
     ),
     "patched builtins": Cheat(

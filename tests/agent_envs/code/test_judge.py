@@ -66,7 +66,8 @@ def test_any_other_text_is_refused_and_not_worse(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["[" * 100_000, '["l",[' * 5000, "1" * 100_000, "NaN", "1", '"a"', '["i","zz"]', '["i"]', '["S",[["l",[]]]]',
-     '["x",[]]', '["d",[null]]', '["f","0x1p99999"]', "{}", '["s","d8"]', '["l",null]', '["l",[],[]]', "[[],[]]", '["i",1]'],
+     '["x",[]]', '["d",[null]]',
+     '["f","0x1p99999"]', "{}", '["s","d8"]', '["l",null]', '["l",[],[]]', "[[],[]]", '["i",1]'],
 )  # fmt: skip
 def test_hostile_answers_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no plain value"):
@@ -80,9 +81,8 @@ def test_what_is_no_plain_data_or_not_the_same_does_not_pass(sandbox: Sandbox) -
         "class Dict(dict):\n    items = lambda self: [(7, 7)]\n    __iter__ = lambda self: iter([7])\n"
         "class Lies:\n    __class__ = int\n    __index__ = lambda self: 7\n    __eq__ = lambda self, other: True\n"
         "loop = []\nloop.append(loop)\ndeep = 7\nfor _ in range(5000):\n    deep = [deep]\nwide = 7\n"
-        "for _ in range(64):\n    wide = [wide, wide]\n"
-        "values = [Int(3), Text('x'), Dict(), Lies(), loop, deep, wide, float('nan'), object(), None, 7.5, 1 << 10**7]\n"
-        "def f(n):\n    return values[n]\n"
+        "for _ in range(64):\n    wide = [wide, wide]\nvalues = [Int(3), Text('x'), Dict(), Lies(), "
+        "loop, deep, wide, float('nan'), object(), None, 7.5, 1 << 10**7]\ndef f(n):\n    return values[n]\n"
     )
     done = ask(sandbox, text, *[7] * 12, seconds=2.0)
     assert [case.passed for case in done] == [False] * 12
@@ -106,7 +106,8 @@ def test_one_case_that_ends_or_hangs_is_lost_alone(sandbox: Sandbox) -> None:
     text = (
         "import os, time\ndef f(n):\n    if n == 1: os._exit(0)\n    if n == 2:\n        while True: pass\n"
         "    if n == 3: time.sleep(99)\n    if n == 4: raise ValueError('no', f)\n"
-        "    if n == 5: os.kill(os.getppid(), 9)\n    if n == 6: raise SystemExit(0)\n    if n == 7: return f.missing\n    return n\n"
+        "    if n == 5: os.kill(os.getppid(), 9)\n    if n == 6: raise SystemExit(0)\n"
+        "    if n == 7: return f.missing\n    return n\n"
     )
     began = time.monotonic()
     done = ask(sandbox, text, 0, 1, 2, 3, 4, 5, 6, 7, 8, seconds=0.1)
