@@ -24,7 +24,7 @@ class CodeConfig(TaskSettings):
     """Turns after which an episode is cut. That is for who writes no action at all: whoever does is judged before."""
     window: int = 40
     """Most lines of a file shown at once."""
-    echo: int = 2
+    echo: int = 1
     """Lines shown around those that an edit changed."""
     output_tokens: int = 400
     """Most words and signs of what a program prints, or of the rows of an answer, that are shown: the rest of it is
@@ -52,7 +52,7 @@ class CodeConfig(TaskSettings):
     @property
     def forgeable(self) -> bool:
         """Whether a submission can forge its verdict."""
-        return self.grader is Grader.IN_PROCESS
+        return self.grader == Grader.IN_PROCESS
 
     def __post_init__(self) -> None:
         super().__post_init__()
