@@ -4,8 +4,8 @@ Invariants: texts are parsed, never run, and of a text only literals become valu
 when the value that the case expects decides just as the assertion does. What does not is named with its reason.
 
 What becomes a case, where f is the function and v a literal: ``f(…) == v`` and ``v == f(…)``, also with an index or a
-builtin function around f; ``is`` for None, True and False; ``f(…)`` and ``not f(…)``; ``abs(f(…) - v) < e`` and ``math.isclose(f(…), v)``;
-several of these with ``and``.
+builtin function around f; ``is`` for None, True and False; ``f(…)`` and ``not f(…)``; ``abs(f(…) - v) < e`` and
+``math.isclose(f(…), v)``; several of these with ``and``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ MOST_CASES = 256
 _MOST_EXPRESSION = 20_000
 _DEEP = 40
 _BUILDERS = {"set": set, "frozenset": frozenset, "list": list, "tuple": tuple}
-_AROUND = frozenset("abs bool dict float frozenset int len list max min round set sorted str sum tuple".split())
+_AROUND = {"abs", "bool", "dict", "float", "frozenset", "int", "len", "list", "max", "min", "round", "set", "sorted",
+           "str", "sum", "tuple"}  # fmt: skip
 _TOO_DEEP = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
 
 
