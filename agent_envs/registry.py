@@ -19,12 +19,14 @@ from agent_envs.core import SettingsError, TextEnv
 GROUP = "turnwise.envs"
 
 ENVS: dict[str, str] = {
+    "code": "agent_envs.code.env:CodeEnv",
     "corridor": "agent_envs.corridor:CorridorEnv",
     "identity": "agent_envs.identity:IdentityEnv",
     "math": "agent_envs.math.env:MathEnv",
     "puzzle": "agent_envs.puzzle.env:PuzzleEnv",
     "reasoning_gym": "agent_envs.adapters.reasoning_gym:ReasoningGymEnv",
     "wiki": "agent_envs.wiki.env:WikiEnv",
+    "wiki_python": "agent_envs.wiki.python:WikiPythonEnv",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,17 +13,24 @@ import pytest
 import agent_envs
 from agent_envs.actions import Action
 from agent_envs.check import ContractError, check_text_env
+from agent_envs.code.config import CodeConfig
 from agent_envs.core import Outcome, Task, TaskSet
 from agent_envs.identity import IdentityEnv
 from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.python import WikiPythonConfig
 
 
 @pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
 def test_registered_environments_keep_the_contract(name: str, small: WikiConfig) -> None:
     if name == "reasoning_gym":
         pytest.importorskip(name)
-    config = small if name == "wiki" else None
-    check_text_env(lambda: agent_envs.make(name, config))
+    quick = {
+        "wiki": small,
+        "wiki_python": WikiPythonConfig(**asdict(small)),
+        "code": CodeConfig(turns=8, max_turns=10),
+    }
+    config = quick.get(name)
+    check_text_env(lambda: agent_envs.make(name, config), tasks=2 if name == "code" else 4)
     check_text_env(agent_envs.make(name, config), tasks=1)
 
 

@@ -18,7 +18,7 @@ from agent_envs.wiki.config import WikiConfig
 
 def test_unknown_names_get_one_helpful_line() -> None:
     with pytest.raises(
-        SettingsError, match=r"unknown environment 'wikki'; did you mean 'wiki'\? \(known: .*identity.*wiki\)"
+        SettingsError, match=r"unknown environment 'wikki'; did you mean 'wiki'\? \(known: .*identity.*wiki.*\)"
     ):
         agent_envs.make("wikki")
     with pytest.raises(SettingsError, match=r"unknown setting 'max_turn'; did you mean 'max_turns'"):

@@ -6,15 +6,14 @@ import os
 import pickle
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small_tasks import SmallEnv, repair, small
 
 from agent_envs.actions import render
-from agent_envs.check import check_text_env
 from agent_envs.code import judge
 from agent_envs.code.config import CodeConfig
 from agent_envs.code.reward import reward
@@ -34,10 +33,6 @@ def started(task: str | Task = REPAIR, **settings: Any) -> SmallEnv:
 
 def do(env: SmallEnv, name: str, args: str = "", body: str | None = None) -> str:
     return env.step(render(name, args, "", body))[0]
-
-
-def test_contract() -> None:
-    check_text_env(partial(small, turns=8, max_turns=10), tasks=1)
 
 
 def test_an_episode_word_for_word() -> None:
@@ -326,13 +321,53 @@ def test_a_broken_sandbox_is_a_fault_and_neither_reward_nor_observation(monkeypa
             do(env.fork(), name, args)
 
 
-def test_the_expert_tests_and_the_flawed_one_takes_back() -> None:
+def played(env: SmallEnv, task: Task, flaw: float = 0.0, seed: int = 0) -> tuple[list[str], float, bool]:
+    """Names of the expert's actions, what they earned, and the verdict."""
+    rng = np.random.default_rng(seed)
+    env.reset(options={"task": task})
+    names: list[str] = []
+    while True:
+        turn = env.expert(flaw=flaw, rng=rng)
+        _, earned, terminated, truncated, info = env.step(turn)
+        assert not info["invalid"] and not truncated
+        names.append(info["action"])
+        if terminated:
+            return names, earned, info["success"]
+
+
+def test_the_expert_repairs_every_kind_of_task_and_looks_at_the_checks() -> None:
+    env = small()
+    for task in env.tasks("train")[:9]:
+        names, earned, success = played(env, task)
+        assert success and earned == 1.0 and len(names) >= 5
+        assert names[-2:] == ["TEST", "SUBMIT"] and names.index("TEST") < names.index("EDIT")
+
+
+def test_the_expert_leaves_out_looks_where_turns_are_few() -> None:
+    env = small(turns=2)
+    assert played(env, env.tasks("train")[0]) == (["VIEW", "EDIT"], 1.0, True)
+    assert played(small(turns=1), env.tasks("train")[0])[1:] == (0.0, False)
+
+
+def test_the_expert_takes_back_what_was_wrong() -> None:
     env = started()
-    names = []
-    for _ in range(5):
-        names.append(env.grammar.parse(turn := env.expert()).name)
-        env.step(turn)
-    assert names == ["VIEW", "TEST", "EDIT", "TEST", "SUBMIT"]
+    do(env, "VIEW")
+    do(env, "EDIT", "2", "    found = 7\n")
+    assert env.grammar.parse(env.expert()).name == "UNDO"
+    do(env, "EDIT", "5", "    return item\n")
+    do(env, "UNDO")
+    do(env, "UNDO")
+    assert env.grammar.parse(env.expert()).name == "EDIT"
+
+
+def test_the_flawed_expert_tries_takes_back_and_gives_up() -> None:
+    env = small()
+    task = env.tasks("train")[0]
+    runs = [played(env, task, 0.65, seed) for seed in range(20)]
+    assert 2 <= sum(success for _, _, success in runs) <= 18
+    assert any("UNDO" in names for names, _, _ in runs) and any(names.count("EDIT") > 2 for names, _, _ in runs)
+    assert not any(success for names, _, success in runs if "EDIT" not in names)
+    assert all(success for _, _, success in (played(env, task, 0.0, seed) for seed in range(3)))  # the control
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------

@@ -1,0 +1,104 @@
+"""A python tool for environments that have none: ``PYTHON(code)``, or with the code in the lines below ``PYTHON()``.
+
+Invariants: what is run knows the code and nothing else, and what it changes is gone with it, so a state of the
+environment is what it was without the tool; the same code gives the same observation.
+
+A program that prints nothing gives the empty text, which the agent reads as "Tool(PYTHON) returned empty output.". An
+environment with the tool is a class with one base more and settings of two fields more; `agent_envs.wiki.python` is the
+wiki with it::
+
+    @dataclass(frozen=True)
+    class WikiPythonConfig(PythonSettings, WikiConfig): ...
+
+    class WikiPythonEnv(PythonTool, WikiEnv):
+        name = "wiki_python"
+        Config = WikiPythonConfig
+        grammar = with_python(WikiEnv.grammar)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agent_envs.actions import Action, ActionError, Args, Grammar, Verb
+from agent_envs.code import judge
+from agent_envs.code.replies import say, shortened
+from agent_envs.code.sandbox import Limits, Result, Status
+from agent_envs.code.sandbox.choose import NAMES, shared_sandbox
+from agent_envs.code.view import printed
+from agent_envs.core import Outcome, SettingsError, TextEnv
+
+VERB = Verb(
+    "PYTHON",
+    "code",
+    Args.OPTIONAL,
+    {"zh": "代码"},
+    {"zh": "python代码"},
+    {"en": "[more code]", "zh": "[更多代码]"},
+    Args.OPTIONAL,
+)
+
+
+@dataclass(frozen=True)
+class PythonSettings:
+    """Settings of the python tool."""
+
+    python_sandbox: str = "auto"
+    """Where PYTHON(code) runs: auto, namespace, landlock, docker, or unsafe-process, which keeps nothing from it."""
+    python_seconds: float = 5.0
+    """Time that one program may run."""
+    python_tokens: int = 400
+    """Most words and signs of what it prints that are shown: the rest is left out of the middle."""
+
+    def __post_init__(self) -> None:
+        if self.python_sandbox not in NAMES:
+            raise SettingsError(f"unknown python_sandbox {self.python_sandbox!r}: use {', '.join(NAMES)}")
+        if not 0.1 <= self.python_seconds <= 20:
+            raise SettingsError(f"python_seconds must be from 0.1 to 20, not {self.python_seconds}")
+        if self.python_tokens < 20:
+            raise SettingsError(f"python_tokens must be at least 20, not {self.python_tokens}")
+        above: Any = super()
+        if hasattr(above, "__post_init__"):
+            above.__post_init__()
+
+
+def with_python(grammar: Grammar) -> Grammar:
+    """The grammar with the tool's verb before its last one, which in our environments ends the episode."""
+    *first, last = grammar.verbs
+    return Grammar(*first, VERB, last)
+
+
+class PythonTool(TextEnv):
+    """Adds the tool to the environment that is the next base."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        shared_sandbox(self.config.python_sandbox)
+
+    def _act(self, action: Action) -> Outcome:
+        if action.name != VERB.name:
+            return super()._act(action)  # type: ignore[safe-super]
+        code = "\n".join(part for part in (action.args, action.body) if part)
+        if not code.strip():
+            raise ActionError("there is no code", "没有代码")
+        try:
+            source = code.encode()
+        except UnicodeEncodeError:
+            raise ActionError("the code is not valid Unicode", "代码不是有效的 Unicode") from None
+        sandbox, limits = shared_sandbox(self.config.python_sandbox), Limits(seconds=self.config.python_seconds)
+        result = judge.run(sandbox, ["python", "-"], {}, stdin=source, limits=limits)
+        return Outcome(answer(result, self.config.python_tokens, self.task.language))
+
+
+def answer(result: Result, most: int, language: str) -> str:
+    """What a program printed; where it failed, also how it ended or the last line of its error."""
+    rows = [shortened(out, most, language)] if (out := printed(result.stdout)) else []
+    if result.status is Status.ERROR:
+        errors = printed(result.stderr).splitlines()
+        code = result.exit_code if result.signal is None else result.signal
+        ended = say("exit" if result.signal is None else "signal", language, code=code)
+        rows.append(shortened(errors[-1] if errors else ended, most, language))
+    elif not result.ok:
+        rows.append(say(str(result.status), language))
+    return "\n".join(rows)

@@ -1,0 +1,25 @@
+"""The wiki with a python tool beside its pages: search and python, as in ARPO's tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from agent_envs.actions import Grammar
+from agent_envs.code.python_tool import PythonSettings, PythonTool, with_python
+from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.env import WikiEnv
+
+
+@dataclass(frozen=True)
+class WikiPythonConfig(PythonSettings, WikiConfig):
+    """Settings of the wiki with a python tool."""
+
+
+class WikiPythonEnv(PythonTool, WikiEnv):
+    """Multi-hop questions over small wikis, with a python tool."""
+
+    name: ClassVar[str] = "wiki_python"
+    Config: ClassVar[type[Any]] = WikiPythonConfig
+    config: WikiPythonConfig
+    grammar: ClassVar[Grammar] = with_python(WikiEnv.grammar)
