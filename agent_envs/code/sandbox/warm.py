@@ -15,6 +15,7 @@ import queue
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -159,6 +160,7 @@ class WarmSandbox(PooledSandbox):
                     ours, other = socket.socketpair()
                     slots.append(undo.enter_context(ours))
                     controls.append(theirs.enter_context(other).fileno())
+                code = bundle.message("keeper", self._config(controls))
                 child = Child("agent_envs.code.sandbox.launch", output_mb=1, secrets=False, pass_fds=controls)
             except OSError as error:
                 reason = f"its process cannot be started ({error.strerror or error})"
@@ -166,7 +168,7 @@ class WarmSandbox(PooledSandbox):
                 raise SandboxUnavailable(reason, remedy) from error
             undo.callback(child.kill)
             theirs.close()
-            header = self._report(child, Channel(slots[0]), controls)
+            header = _report(child, code, Channel(slots[0]))
             undo.pop_all()
         free: queue.LifoQueue[socket.socket] = queue.LifoQueue()
         for slot in slots:
@@ -174,24 +176,39 @@ class WarmSandbox(PooledSandbox):
             free.put(slot)
         return _Zygote(child, slots, free, header["total_memory"], header["no_group"], header["made"])
 
-    def _report(self, child: Child, report: Channel, controls: list[int]) -> dict[str, Any]:
-        """What the zygote says when it is ready. Raises SandboxUnavailable."""
-        try:
-            with contextlib.suppress(EOFError, TimeoutError):  # why is seen below
-                child.send_bytes(bundle.message("keeper", self._config(controls)), _START)
-            header, _ = wire.unpack(report.recv_bytes(_START, 1 << 16))
-        except (EOFError, TimeoutError, ValueError) as error:
-            reason = f"its process does not start ({child.ending(1)}): {_last_line(child)}"
-            raise SandboxUnavailable(reason, "see whether this interpreter runs with the options -S -P") from error
-        if not header["ready"]:
-            child.ending(2)
-            raise SandboxUnavailable(header["reason"], header["remedy"])
-        return header
-
     def _config(self, controls: list[int]) -> dict[str, object]:
         prefix = os.path.realpath(sys.base_prefix)
         readable = list(dict.fromkeys([*_SYSTEM, sys.base_prefix, prefix]))
-        return {"cage": self._cage, "controls": controls, "readable": readable, "prefix": prefix}
+        return {
+            "cage": self._cage,
+            "controls": controls,
+            "readable": readable,
+            "prefix": prefix,
+            "temporary": _temporary(),
+        }
+
+
+def _temporary() -> str:
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError as error:
+        remedy = "set TMPDIR to a folder that can be written, or free some space"
+        raise SandboxUnavailable("no temporary folder can be written", remedy) from error
+
+
+def _report(child: Child, code: bytes, report: Channel) -> dict[str, Any]:
+    """What the zygote says when it is ready, once its keeper has its code. Raises SandboxUnavailable."""
+    try:
+        with contextlib.suppress(EOFError, TimeoutError):  # why is seen below
+            child.send_bytes(code, _START)
+        header, _ = wire.unpack(report.recv_bytes(_START, 1 << 16))
+    except (EOFError, TimeoutError, ValueError) as error:
+        reason = f"its process does not start ({child.ending(1)}): {_last_line(child)}"
+        raise SandboxUnavailable(reason, "see whether this interpreter runs with the options -S -P") from error
+    if not header["ready"]:
+        child.ending(2)
+        raise SandboxUnavailable(header["reason"], header["remedy"])
+    return header
 
 
 def _check_machine() -> None:

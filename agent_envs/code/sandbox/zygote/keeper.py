@@ -6,7 +6,7 @@ Invariants:
 - When the process that uses the sandbox ends in any way, so does the zygote and every run, and nothing is left.
 
 ``main(config)`` is called in a bare interpreter without an environment. ``config``: ``cage``, ``control`` (socket for
-the zygote's orders), ``readable`` and ``prefix`` (folders).
+the zygote's orders), ``readable`` and ``prefix`` (folders), ``temporary`` (folder for temporary files).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(config: Mapping[str, Any]) -> None:
         if config["cage"] == "namespace":
             trees, reason = _trees(user)
         else:
-            folder = _folder(user)
+            folder = _folder(config["temporary"], user)
         status = _watch(config, user, trees, folder, reason)
         if status == loop.NO_GROUP and trees:
             cgroup.remove(trees)
@@ -93,11 +93,10 @@ def _trees(user: int) -> tuple[list[Tree], str]:
         return [], error.strerror or str(error)
 
 
-def _folder(user: int) -> str:
-    import tempfile
-
+def _folder(parent: str, user: int) -> str:
+    folder = os.path.join(parent, f"turnwise-sandbox-{os.urandom(8).hex()}")
     try:
-        folder = tempfile.mkdtemp(prefix="turnwise-sandbox-")
+        os.mkdir(folder, 0o700)
     except OSError as error:
         raise Refused(
             f"no temporary folder can be written ({error.strerror})",

@@ -11,7 +11,7 @@ import os
 import select
 from collections.abc import Callable, Sequence
 
-from agent_envs.code.sandbox.zygote import python, run, slot, wire
+from agent_envs.code.sandbox.zygote import payload, python, run, slot, wire
 from agent_envs.code.sandbox.zygote.cage import Cage
 
 _WARM = "bisect collections copy datetime functools heapq itertools json math operator random re string typing"
@@ -30,12 +30,21 @@ def warm() -> None:
     gc.disable()  # a collection writes to pages that the next fork would share; the program's process turns it on
 
 
+def _settle(cage: Cage) -> None:
+    """Does once what every program would have to do: a fork pays for each page of memory that it touches."""
+    payload.set_environment(cage.temporary)
+    python.hide_ours()
+    python.make_streams()
+    gc.freeze()
+
+
 def serve(controls: Sequence[int], cage: Cage, ready: Callable[[], None]) -> None:
     """Serves a run at a time over each of the sockets, until one of them is closed; never returns.
 
     Each has a slot, a process with a control group of its own, into which the runs are born: to move a process between
     groups takes the kernel longer than the whole run. ``ready`` is called when all of them wait for a run.
     """
+    _settle(cage)
     listen, say = os.pipe()
     for control in controls:
         if os.fork() == 0:
@@ -59,6 +68,7 @@ def serve(controls: Sequence[int], cage: Cage, ready: Callable[[], None]) -> Non
 
 def serve_stream(cage: Cage, source: int, sink: int) -> None:
     """Takes one run after the other over two streams, until the first of them ends; never returns."""
+    _settle(cage)
     poller = select.poll()
     poller.register(source, select.POLLIN)
     while True:

@@ -6,7 +6,6 @@ Invariant: everything lies below one folder that the keeper made and removes.
 from __future__ import annotations
 
 import os
-import tempfile
 
 from agent_envs.code.sandbox.zygote.cage import Bounds, Cage
 from agent_envs.code.sandbox.zygote.files import remove
@@ -20,7 +19,8 @@ class FolderCage(Cage):
         self._run = ""
 
     def enter(self, bounds: Bounds) -> None:
-        self._run = tempfile.mkdtemp(dir=self._base)
+        self._run = os.path.join(self._base, os.urandom(8).hex())
+        os.mkdir(self._run, 0o700)
         self.work, self.temporary = os.path.join(self._run, "work"), os.path.join(self._run, "tmp")
         os.mkdir(self.work)
         os.mkdir(self.temporary)

@@ -26,8 +26,8 @@ def become(cage: Cage, argv: list[str], bounds: Bounds, streams: Mapping[int, in
         for fd, pipe in streams.items():
             os.dup2(pipe, fd)
         os.chdir(cage.work)
-        os.environ.clear()
-        os.environ.update(_environment(cage))
+        if os.environ["TMPDIR"] != cage.temporary:
+            os.environ["HOME"] = os.environ["TMPDIR"] = cage.temporary
         cage.confine(bounds)
         linux.close_range(3, say - 1)
         linux.close_range(say + 1, linux.LAST_DESCRIPTOR)
@@ -41,14 +41,16 @@ def become(cage: Cage, argv: list[str], bounds: Bounds, streams: Mapping[int, in
     _execute(argv)
 
 
-def _environment(cage: Cage) -> dict[str, str]:
-    return {
-        "HOME": cage.temporary,
+def set_environment(folder: str) -> None:
+    """Gives this process the environment of programs, whose temporary folder is ``folder``."""
+    os.environ.clear()
+    os.environ |= {
+        "HOME": folder,
         "LANG": "C.UTF-8",
         "PATH": f"{os.path.dirname(sys.executable)}:/usr/local/bin:/usr/bin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
-        "TMPDIR": cage.temporary,
+        "TMPDIR": folder,
     }
 
 

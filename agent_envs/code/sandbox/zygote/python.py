@@ -21,6 +21,7 @@ from typing import NoReturn
 NAMES = ("python", "python3")
 _OURS = "agent_envs"
 _NOT_FLUSHED = 120  # as Python says it
+_streams: list[io.TextIOWrapper] = []
 _kept: list[types.ModuleType] = []
 _at_start: frozenset[str] = frozenset()
 
@@ -36,6 +37,31 @@ __main__ _abc _codecs _collections_abc _frozen_importlib _frozen_importlib_exter
 _warnings _weakref abc builtins codecs encodings encodings.aliases encodings.utf_8 genericpath io marshal os os.path
 posix posixpath stat sys time zipimport
 """
+
+
+def hide_ours() -> None:
+    """Takes out of sight what a fresh interpreter does not have: our modules, and where they come from."""
+    ours = [name for name in sys.modules if name == _OURS or name.startswith(_OURS + ".")]
+    _kept.extend(map(sys.modules.pop, ours))  # they are in use
+    sys.path_importer_cache.clear()
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not getattr(finder, "turnwise", False)]
+
+
+def make_streams() -> None:
+    """Makes the streams of programs, over pipes, as theirs will be, which take the place of our own for a moment."""
+    read, write = os.pipe()
+    own = [os.dup(fd) for fd in (0, 1, 2)]
+    for fd, end in enumerate((read, write, write)):
+        os.dup2(end, fd)
+    _streams.extend((_stream(0, "r"), _stream(1, "w"), _stream(2, "w", "backslashreplace", lines=True)))
+    for fd, before in enumerate(own):
+        os.dup2(before, fd)
+    for fd in (read, write, *own):
+        os.close(fd)
+
+
+def _stream(fd: int, mode: str, errors: str = "surrogateescape", *, lines: bool = False) -> io.TextIOWrapper:
+    return io.TextIOWrapper(open(fd, mode + "b"), "utf-8", errors, line_buffering=lines)
 
 
 def runs_here(argv: list[str]) -> bool:
@@ -81,13 +107,7 @@ def run(argv: list[str]) -> NoReturn:
 
 def _fresh(argv: list[str]) -> None:
     """Makes the interpreter look as if it had just been started for ``argv``."""
-    ours = [name for name in sys.modules if name == _OURS or name.startswith(_OURS + ".")]
-    _kept.extend(map(sys.modules.pop, ours))  # to take them apart would cost time
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not getattr(finder, "turnwise", False)]
-    sys.stdin = sys.__stdin__ = _stream(0, "r", "surrogateescape")  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _stream(1, "w", "surrogateescape")  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _stream(2, "w", "backslashreplace")  # type: ignore[misc]
-    sys.stderr.reconfigure(line_buffering=True)
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__ = _streams  # type: ignore[misc]
     kind = argv[1] if len(argv) > 1 else "-"
     match kind:
         case "-c" | "-m":
@@ -109,18 +129,16 @@ def _fresh(argv: list[str]) -> None:
     sys.modules["__main__"] = main
 
 
-def _stream(fd: int, mode: str, errors: str) -> io.TextIOWrapper:
-    return io.TextIOWrapper(open(fd, mode + "b"), "utf-8", errors)
-
-
 def _forget_shadowed(folder: str) -> None:
     """Modules of the standard library that a file or folder of the program hides are to be loaded from there."""
     try:
         hiding = {name.removesuffix(".py") for name in os.listdir(folder)}
     except OSError:
         return
-    for name in [name for name in sys.modules if name.partition(".")[0] in hiding and name not in _at_start]:
-        del sys.modules[name]
+    hidden = {name for name in hiding if name in sys.modules and name not in _at_start}
+    if hidden:  # to look through all of them touches many pages
+        for name in [name for name in sys.modules if name.partition(".")[0] in hidden]:
+            del sys.modules[name]
 
 
 def _main(argv: list[str]) -> None:

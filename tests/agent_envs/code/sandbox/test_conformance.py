@@ -121,6 +121,15 @@ def test_what_a_run_used_is_told(sandbox: Sandbox) -> None:
     assert result.memory is not None and 40 << 20 <= result.memory < 128 << 20
 
 
+def test_temporary_files_are_the_run_s_own(sandbox: Sandbox) -> None:
+    program = "import os, tempfile\nfile = tempfile.NamedTemporaryFile()\n"
+    program += (
+        "print(os.path.dirname(file.name) == tempfile.gettempdir() == os.environ['TMPDIR'] == os.environ['HOME'])"
+    )
+    result = sandbox.run(["python", "-c", program])
+    assert result.stdout == b"True\n", result.stderr
+
+
 def test_the_environment_is_the_same_in_every_run(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "1")
     program = "import os; print(sorted(os.environ)); print(list({'a', 'b', 'c', 'd', 'e'}))"

@@ -75,11 +75,11 @@ def test_too_few_open_files_at_every_step(kind: str) -> None:
     assert refusals > 4 and said == []
 
 
-def test_a_failed_report_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object) -> bytes:
+def test_an_interrupt_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agent_envs.code.sandbox.bundle.message", stopped)
+    monkeypatch.setattr("agent_envs.code.sandbox.warm._report", stopped)
     with complaints() as said, pytest.raises(KeyboardInterrupt):
         UnsafeProcess()
     assert said == []

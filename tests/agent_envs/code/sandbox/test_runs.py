@@ -189,6 +189,15 @@ def test_a_process_shares_one_and_one_that_is_closed_says_so() -> None:
         shared.run(["true"])
 
 
+def test_the_folders_of_runs_lie_where_temporary_files_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # as with TMPDIR set
+    with opened("unsafe-process", workers=1) as sandbox:
+        assert isinstance(sandbox, WarmSandbox)
+        (folder,) = sandbox.made
+        assert Path(folder).parent == tmp_path and sandbox.run(["true"]).ok
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_descriptor_of_the_host_is_there_whatever_its_number() -> None:
     # The sockets and pipes of the sandbox keep the numbers they have in this process, which may be large.
     low = [os.open(os.devnull, os.O_RDONLY) for _ in range(700)]
