@@ -18,13 +18,15 @@ import numpy as np
 from agent_envs.actions import Action, ActionError, Grammar
 from agent_envs.code import arguments, judge
 from agent_envs.code.config import CodeConfig
-from agent_envs.code.expert import Situation, expert_turn
+from agent_envs.code.expert import Situation, copied, expert_turn
+from agent_envs.code.lexicon import words
 from agent_envs.code.oracle import chance
 from agent_envs.code.replies import outcome_of, say, shortened
 from agent_envs.code.sandbox import Sandbox
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.state import State
 from agent_envs.code.task import CodeTask
+from agent_envs.code.tasks.settings import GENERATED
 from agent_envs.code.tasks.source import build
 from agent_envs.code.verbs import BASH, VERBS
 from agent_envs.code.verdict import Verdict, decide
@@ -35,6 +37,8 @@ from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv
 _LAST_TURNS = 3
 """So many turns before the end they begin to be counted aloud."""
 _MAX_FOUND = 10
+_DRILLED = 4
+"""Lines of an exercise."""
 
 
 class CodeEnv(TextEnv):
@@ -297,6 +301,25 @@ class CodeEnv(TextEnv):
             return metrics
         verdict = state.verdict or self._decide()  # an episode that was cut has none yet
         return metrics | {"passed": verdict.passed / verdict.total, "undone": float(len(state.undone))}
+
+    # ---- what a small model learns to read from ---------------------------------------------------------------------
+    def lexicon(self) -> Sequence[str]:
+        return words() if self.config.source == GENERATED else ()
+
+    def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
+        """Quoting the lines of a file, and writing them as they are."""
+        name, text = sorted(self._of(task).files.items())[0]
+        lines = lines_of(text)
+        filled = [number for number, line in enumerate(lines, 1) if line.strip()]
+        if not 1 <= len(filled) <= len(lines) <= self.config.window:
+            return None
+        exercises = []
+        for number in rng.permutation(filled)[:_DRILLED]:
+            turn = copied(text, name, int(number), alone=len(self._of(task).files) == 1)
+            given = turn[: turn.index("|") + 1]
+            exercises.append((given, turn.removeprefix(given)))
+        head = say("file", task.language, name=name, lines=len(lines))
+        return f"{head}\n{numbered(lines, 1, len(lines))}", exercises
 
     # ---- the expert -----------------------------------------------------------------------------------------------
     def _situation(self) -> Situation:

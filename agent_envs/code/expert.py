@@ -164,6 +164,13 @@ def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
     return step, after.saw(name, range(hunk.first, hunk.first + len(hunk.lines)))
 
 
+def copied(text: str, name: str, number: int, *, alone: bool) -> str:
+    """A turn that writes a line as it is: an exercise in reading."""
+    lines = lines_of(text)
+    asked = str(number) if alone else f"{name}, {number}"
+    return render("EDIT", asked, numbered(lines, number, number).strip(), text_of([lines[number - 1]]))
+
+
 def _view(space: Workspace, name: str, hunk: Hunk, window: int) -> tuple[Step, Workspace]:
     lines = len(lines_of(space.files[name]))
     if lines <= window:

@@ -28,9 +28,10 @@ def text_of(lines: Sequence[str]) -> str:
 
 
 def numbered(lines: Sequence[str], first: int, last: int) -> str:
-    """Lines ``first`` to ``last``, counted from 1, with their numbers."""
+    """Lines ``first`` to ``last``, counted from 1, with their numbers. A sign parts them, so that an indentation is
+    written, and read in tokens, as it is in the file."""
     width = len(str(len(lines)))
-    return "\n".join(f"{number:{width}} {lines[number - 1]}".rstrip() for number in range(first, last + 1))
+    return "\n".join(f"{number:{width}}|{lines[number - 1]}" for number in range(first, last + 1))
 
 
 def without_addresses(text: str) -> str:

@@ -40,15 +40,15 @@ def test_an_episode_word_for_word() -> None:
     text, info = env.reset(options={"task": REPAIR})
     assert text == "total adds up all numbers.\nmain.py: 5 lines\n1: total([]) == 0\n2: total([1, 2]) == 3"
     assert "forgeable" not in info and "submit within 16 turns" in env.system_prompt()
-    shown = "def total(items):\n2     found = 0\n3     for item in items:\n4         found -= item\n5     return found"
-    assert do(env, "VIEW") == f"main.py: 5 lines\n1 {shown}"
-    assert do(env, "VIEW", "2:3") == "main.py: 5 lines, 2-3 shown\n2     found = 0\n3     for item in items:"
+    shown = "def total(items):\n2|    found = 0\n3|    for item in items:\n4|        found -= item\n5|    return found"
+    assert do(env, "VIEW") == f"main.py: 5 lines\n1|{shown}"
+    assert do(env, "VIEW", "2:3") == "main.py: 5 lines, 2-3 shown\n2|    found = 0\n3|    for item in items:"
     assert (
         do(env, "SEARCH", "found")
         == "main.py:2     found = 0\nmain.py:4         found -= item\nmain.py:5     return found"
     )
     assert do(env, "TEST") == "1: ok\n2: -3\n1 of 2 ok"
-    edited = "edited\n3     for item in items:\n4         found += item\n5     return found"
+    edited = "edited\n3|    for item in items:\n4|        found += item\n5|    return found"
     assert do(env, "EDIT", "4", "        found += item\n") == edited
     assert do(env, "UNDO") == "undone: main.py" and do(env, "UNDO") == "nothing to undo"
     assert do(env, "REPLACE", "", "        found -= item\n=======\n        found += item\n") == edited
@@ -65,7 +65,7 @@ def test_an_episode_word_for_word() -> None:
 
 def test_an_episode_in_chinese() -> None:
     env = started("small-train-3")
-    assert do(env, "查看", "1:2") == "main.py: 5行, 显示1-2\n1 def total(values):\n2     found = 0"
+    assert do(env, "查看", "1:2") == "main.py: 5行, 显示1-2\n1|def total(values):\n2|    found = 0"
     assert do(env, "测试") == "1: 对\n2: -3\n2个对了1个"
     assert do(env, "编辑", "5", "    return -found\n") == "未编辑: 请先 查看 第5-5行的现状"
     assert "格式" not in do(env, "编辑", "5") and env.step("编辑")[4]["error"] == "格式应为 名称(参数)"
@@ -92,8 +92,8 @@ def test_a_new_syntax_error_is_not_taken_and_both_versions_are_shown() -> None:
     before = env._state.now
     assert do(env, "EDIT", "3:4", "    for item in items\n        found += item\n") == (
         "not edited: line 3: expected ':'\n"
-        "as it is:\n3     for item in items:\n4         found -= item\n"
-        "as it would be:\n3     for item in items\n4         found += item"
+        "as it is:\n3|    for item in items:\n4|        found -= item\n"
+        "as it would be:\n3|    for item in items\n4|        found += item"
     )
     assert env._state.now == before
     do(env, "CREATE", "notes.py", "this is no Python\n")
@@ -153,7 +153,7 @@ def test_matches_must_be_unique() -> None:
     do(env, "CREATE", "x.txt", "a\nb\na\nb\na\n")
     assert do(env, "REPLACE", "x.txt", "a\n=======\nc\n") == "found 3 times, it must be once: give more lines"
     assert do(env, "REPLACE", "x.txt", "a\nb\n=======\nc\n") == "found 2 times, it must be once: give more lines"
-    assert do(env, "REPLACE", "x.txt", "b\na\nb\n=======\nc\n") == "edited\n1 a\n2 c\n3 a"
+    assert do(env, "REPLACE", "x.txt", "b\na\nb\n=======\nc\n") == "edited\n1|a\n2|c\n3|a"
     assert (
         do(env, "REPLACE", "x.txt", "a\nc\na\n=======\n") == "edited" and do(env, "VIEW", "x.txt") == "x.txt: no lines"
     )
