@@ -45,7 +45,7 @@ def test_an_episode_word_for_word() -> None:
     assert do(env, "VIEW", "2:3") == "main.py: 5 lines, 2-3 shown\n2|    found = 0\n3|    for item in items:"
     assert (
         do(env, "SEARCH", "found")
-        == "main.py:2     found = 0\nmain.py:4         found -= item\nmain.py:5     return found"
+        == "main.py:2|    found = 0\nmain.py:4|        found -= item\nmain.py:5|    return found"
     )
     assert do(env, "TEST") == "1: ok\n2: -3\n1 of 2 ok"
     edited = "edited\n3|    for item in items:\n4|        found += item\n5|    return found"
