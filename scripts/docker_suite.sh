@@ -1,82 +1,18 @@
 #!/usr/bin/env bash
-# Runs the tests of the docker sandbox on an engine of its own, and leaves nothing of that engine behind.
+# Runs the tests of the docker sandbox on an engine of their own (scripts/with_docker.sh says what that takes).
 #
-#   scripts/docker_suite.sh [ARGUMENT OF PYTEST ...]        by root, on Debian; installs docker.io where it is missing
+#   scripts/docker_suite.sh [ARGUMENT OF PYTEST ...]
 #
-# Fails when a test fails or is skipped, or none ran. The engine lives in process and mount namespaces of its own: with
-# its first process all that it started ends, and all that it mounted goes. Other engines of this machine, their settings
-# and a containerd that runs are not touched.
+# Fails when a test fails or is skipped, or none ran.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-python=.venv/bin/python
-refuse() { echo "error: $*" >&2; exit 2; }
-[ "$(id -u)" = 0 ] ||
-    refuse "only root can start an engine; with one that runs, use scripts/docker_image.sh and pytest -m docker"
-[ -x "$python" ] || refuse "there is no $python: run make install"
-
-if ! command -v dockerd > /dev/null || ! command -v docker > /dev/null; then
-    command -v apt-get > /dev/null || refuse "there is no dockerd, and no apt-get to install it with"
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update
-    apt-get install --yes --no-install-recommends docker.io
-    # Since Debian 13 the client is a package of its own.
-    command -v docker > /dev/null || apt-get install --yes --no-install-recommends docker-cli
-fi
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/turnwise-docker.XXXXXX")
-group=$(basename "$work")
-engine=
-
-stop() {
-    status=$?
-    trap '' INT TERM
-    if [ -n "$engine" ]; then
-        # Its child is the first process of the namespace; unshare ends when everything in there has ended.
-        children=$(cat "/proc/$engine/task/$engine/children" 2> /dev/null || true)
-        xargs --no-run-if-empty kill -KILL <<< "$children" || true
-        wait "$engine" 2> /dev/null || true
-    fi
-    for _ in {1..50}; do # a control group can be removed a moment after its last process
-        find /sys/fs/cgroup -depth -type d -path "*/$group*" -exec rmdir {} + 2> /dev/null && break
-        sleep 0.1
-    done
-    rm -rf "$work"
-    exit "$status"
-}
-trap stop EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-fail() {
-    printf 'error: %s; the end of the log of the engine:\n' "$*" >&2
-    tail -n 20 "$work/log" >&2
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+TURNWISE_NEEDS_DOCKER=1 scripts/with_docker.sh \
+    .venv/bin/python -m pytest -q --color=no -m docker tests/agent_envs/code/sandbox "$@" | tee "$said"
+summary=$(tail -n 1 "$said")
+if [[ ! $summary =~ [1-9][0-9]*\ passed || $summary =~ skipped ]]; then
+    echo "error: not every test of the docker sandbox ran: $summary" >&2
     exit 1
-}
-
-unset DOCKER_CONTEXT DOCKER_TLS_VERIFY DOCKER_CERT_PATH
-export DOCKER_HOST=unix://$work/docker.sock
-echo '{}' > "$work/daemon.json"
-# /run is covered: the engine would use a containerd that it finds there.
-setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc \
-    sh -c 'mount -t tmpfs tmpfs /run && exec "$@"' engine \
-    dockerd --config-file "$work/daemon.json" --host "$DOCKER_HOST" --pidfile "$work/docker.pid" \
-    --data-root "$work/data" --exec-root "$work/exec" \
-    --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent "/$group" \
-    --bridge=none --iptables=false --ip6tables=false --ip-forward=false --ip-masq=false > "$work/log" 2>&1 &
-engine=$!
-
-deadline=$((SECONDS + 60))
-until docker version > /dev/null 2>&1; do
-    kill -0 "$engine" 2> /dev/null || fail "the docker engine ended"
-    [ "$SECONDS" -lt "$deadline" ] || fail "the docker engine does not answer"
-    sleep 0.2
-done
-
-# With the Python of the tests in the image, what a program prints there can be compared with what it prints here.
-PYTHON=$("$python" -c 'import os, sys; print(os.path.realpath(sys.executable))')
-PYTHON=$PYTHON scripts/docker_image.sh || fail "no image was made"
-TURNWISE_NEEDS_DOCKER=1 "$python" -m pytest -q --color=no -m docker tests/agent_envs/code/sandbox "$@" |
-    tee "$work/tests" || fail "the docker suite failed"
-summary=$(tail -n 1 "$work/tests")
-[[ $summary =~ [1-9][0-9]*\ passed && ! $summary =~ skipped ]] || fail "not every test ran ($summary)"
+fi
