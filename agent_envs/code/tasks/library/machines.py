@@ -84,8 +84,8 @@ class Robot:
 
 
 @reference(
-    "A door that opens with the right code, and not at all after two wrong ones in a row.",
-    "门用正确的密码打开；连续两次错误后再也打不开。",
+    "A door that opens with the right code, but no more after two wrong tries in a row; wrong counts tries in vain.",
+    "门用正确的密码打开；连续两次错误后再也打不开；wrong 是连续没打开的次数。",
     chain(args(between(1, 2)), {"enter": args(between(1, 3))}, "open", "wrong", most=5),
 )
 class Door:

@@ -125,8 +125,8 @@ def at_most(a, b):
 
 
 @reference(
-    "The words with each one replaced that table has a word for.",
-    "把 table 中有替换的词换掉。",
+    "The words as one text, each one replaced that table has a word for.",
+    "把 table 中有替换的词换掉，再用空格连接。",
     args(listed(letter, 1, 5), table(letter, word, 0, 3)),
 )
 def replace_words(words, table):

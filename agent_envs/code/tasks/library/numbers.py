@@ -113,7 +113,7 @@ def count_coins(amount):
 
 
 @reference(
-    "Years until amount is at least goal, with a tenth more every year.",
+    "Years until amount is at least goal, with a tenth more (rounded down) every year.",
     "每年增加十分之一（取整），amount 达到 goal 的年数。",
     args(between(10, 40), between(10, 90)),
 )

@@ -80,7 +80,7 @@ def has_part(items, part):
 
 
 @reference(
-    "How often an item may be taken from the start before the sum passes limit.",
+    "How many items from the start have a sum of at most limit.",
     "从头取项，和不超过 limit 时最多能取几项。",
     args(listed(between(1, 5), 0, 7), between(0, 12)),
 )

@@ -8,7 +8,7 @@ from agent_envs.code.tasks.reference import reference
 
 
 @reference(
-    "The number a, n times multiplied with itself; 1 when n is 0.",
+    "The product of n numbers that are all a; 1 when n is 0.",
     "a 的 n 次方，n 为 0 时是 1。",
     args(between(1, 5), between(0, 6)),
 )
@@ -80,7 +80,7 @@ def climb(n, step):
 
 
 @reference(
-    "The sum of the even digits of n.", "n 的偶数位数字之和。", args(either(positive, large, between(1000, 9999)))
+    "The sum of the even digits of n.", "n 的各位数字中偶数之和。", args(either(positive, large, between(1000, 9999)))
 )
 def even_digits(n):
     if n == 0:

@@ -91,8 +91,8 @@ def find_word(text, char):
 
 
 @reference(
-    "The words of text up to the first one that is last, with it.",
-    "text 中到第一个 last（含）为止的词。",
+    "The words of text up to the first that is last, with it; all when it is missing.",
+    "text 中到第一个 last（含）为止的词，没有 last 则为全部。",
     args(text, one_of("sun", "cat", "tree", "moon")),
 )
 def words_to(text, last):
