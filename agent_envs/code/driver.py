@@ -3,8 +3,9 @@
 It knows no expected value, so nothing that a submission finds or changes here can tell it one. This text is run by
 `python -c`, with a call of `main` below it; it is never imported into the sandbox.
 
-Each case has a process of its own, forked from one in which nothing of the submission ran. What is told of it is a
-line ``TOKEN NUMBER SAID``, and ``SAID`` begins with ``=`` (the value, in the JSON that `agent_envs.code.values` reads),
+Each case has a process of its own, forked from one in which nothing of the submission ran; where the host found that
+the submission cannot leave anything behind but its own modules, these are loaded anew instead. What is told is a line
+``TOKEN NUMBER SAID``, and ``SAID`` begins with ``=`` (the value, in the JSON that `agent_envs.code.values` reads),
 ``?`` (why the value is no plain data), ``!`` (what was raised) or ``.`` (how the process ended). The token only keeps
 apart what the submission prints; one who finds it can claim a value, as any submission can by returning it.
 """
@@ -14,6 +15,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # Functions below look names up in this copy: what a submission does to its builtins ends there.
@@ -88,21 +90,34 @@ def _hex(text: str) -> str:
     return _encode(text[:_SAID], "utf-8", "surrogatepass").hex()
 
 
-def told(token: bytes, module: str, expression: str, seconds: float, patience: float, channel: int) -> None:
-    """Says of a case what is to be said; a signal ends the process where that takes too long."""
+def bounded(most: int) -> "Callable[[float, float], None]":
+    """Bounds the computing of this process; gives what sets the clocks of the next case, whose signals end it."""
     import _signal  # type: ignore[import-not-found]
     import resource
 
     del _modules["resource"]  # a submission may have a file of that name
-    most = int(seconds) + 2  # where the signals are not heard
-    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))  # where the signals are not heard
     sys.path.insert(0, os.getcwd())
-    _signal.setitimer(_signal.ITIMER_PROF, seconds)
-    _signal.setitimer(_signal.ITIMER_REAL, patience)
-    rest = b"\n%b %b\n" % (token, _encode(said(module, expression)))
+
+    def clocks(seconds: float, patience: float) -> None:
+        _signal.setitimer(_signal.ITIMER_PROF, seconds)
+        _signal.setitimer(_signal.ITIMER_REAL, patience)
+
+    return clocks
+
+
+def tell(channel: int, *words: bytes) -> None:
+    rest = b"\n" + b" ".join(words) + b"\n"
     while rest:
         rest = rest[_write(channel, rest) :]
-    _exit(0)
+
+
+def forget(folder: str) -> None:
+    """Has the submission loaded anew."""
+    for name, module in list(_modules.items()):
+        file = getattr(module, "__file__", None)
+        if type(file) is str and file.startswith(folder):
+            del _modules[name]
 
 
 def heard(token: bytes, pid: int, pipe: int, patience: float) -> bytes:
@@ -127,8 +142,8 @@ def heard(token: bytes, pid: int, pipe: int, patience: float) -> bytes:
     return said if begin in output and ended else b".%d" % code
 
 
-def main(token: bytes, seconds: float, patience: float, cases: list[tuple[int, str, str]]) -> None:
-    """Evaluates (number, module, expression) in order; a single one in this process, which then need not fork.
+def main(token: bytes, seconds: float, patience: float, cases: list[tuple[int, str, str]], apart: bool) -> None:
+    """Evaluates (number, module, expression) in order, each in a process of its own where they are kept ``apart``.
 
     ``seconds`` of computing or ``patience`` of waiting for each.
     """
@@ -137,19 +152,24 @@ def main(token: bytes, seconds: float, patience: float, cases: list[tuple[int, s
     channel, nothing = os.dup(1), os.open("/dev/null", os.O_RDWR)
     for stream in (1, 2):
         os.dup2(nothing, stream)
-    if len(cases) == 1:
-        number, module, expression = cases[0]
-        told(b"%b %d" % (token, number), module, expression, seconds, patience, channel)
+    clocks = None if apart else bounded(int(seconds * len(cases)) + 2)
     for number, module, expression in cases:
+        if clocks is not None:
+            forget(os.getcwd() + "/")
+            clocks(seconds, patience)
+            text = _encode(said(module, expression))
+            clocks(0, 0)
+            tell(channel, token, b"%d" % number, text)
+            continue
         pipe, sink = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(channel)
             os.close(pipe)
             os.setpgid(0, 0)
-            told(token, module, expression, seconds, patience, sink)
+            bounded(int(seconds) + 2)(seconds, patience)
+            tell(sink, token, _encode(said(module, expression)))
+            _exit(0)
         os.close(sink)
-        rest = b"\n%b %d %b\n" % (token, number, heard(token, pid, pipe, patience + 1))
-        while rest:
-            rest = rest[_write(channel, rest) :]
+        tell(channel, token, b"%d" % number, heard(token, pid, pipe, patience + 1))
     _exit(0)

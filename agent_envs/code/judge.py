@@ -4,9 +4,9 @@ Invariants:
 
 - An expected value never enters the sandbox. So whatever a submission does there, it is worth what its values are
   worth: to forge one it would have to know it.
-- A case has a process of its own, in which nothing of the submission ran before: what one case does, exit and hang
-  included, is lost to that case only. They share a run, because a run costs more than a process; where something ends
-  the run, the cases that are left have another.
+- No case sees what another one did, and what it does, exit and hang included, is lost to it only. It has a process of
+  its own, or, where `agent_envs.code.plain` finds that the submission can leave nothing behind, modules of its own.
+  They share a run, because a run costs most; where something ends it, the cases that are left have another.
 - What the sandbox itself could not do is tried again, and then raises SandboxFault: it is never a verdict.
 
 `in_process` is the other way, for checks that are programs: it believes an exit status, which a submission can forge.
@@ -23,6 +23,7 @@ from time import monotonic
 
 from agent_envs.code import driver
 from agent_envs.code.memo import Memo
+from agent_envs.code.plain import is_plain
 from agent_envs.code.sandbox import Limits, Result, Sandbox, SandboxFault, Status
 from agent_envs.code.task import Case
 from agent_envs.code.values import decode, same, show
@@ -69,7 +70,8 @@ def evaluate(
 ) -> tuple[str, ...]:
     """What is said of each (module, expression): ``=`` value, ``?`` or ``!`` why there is none, ``.`` how it ended."""
     given = {name: text.encode() for name, text in files.items()}
-    alone = sandbox.capabilities.backend in _WITHOUT_FORK
+    apart = not is_plain(files)
+    alone = apart and sandbox.capabilities.backend in _WITHOUT_FORK
     found: dict[int, str] = {}
     pending = list(range(len(asked)))
     ends = monotonic() + _MOST_SECONDS
@@ -84,7 +86,7 @@ def evaluate(
             collected_kb=0,
         )
         questions = [(number, *asked[number]) for number in group]
-        code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {questions!r})\n"
+        code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {questions!r}, {len(group) > 1 and apart})\n"
         result = run(sandbox, ["python", "-c", code], given, limits=limits)
         told = _told(result.stdout, token)
         found |= {number: told[number] for number in group if number in told}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agent_envs.code import driver, judge
 from agent_envs.code.judge import TRIES, Checked, check
 from agent_envs.code.memo import Memo
+from agent_envs.code.plain import is_plain
 from agent_envs.code.sandbox import Result, Sandbox, SandboxFault
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.task import Case
@@ -125,6 +126,40 @@ def test_a_case_sees_nothing_of_another_one(sandbox: Sandbox) -> None:
         "    sys.seen = getattr(sys, 'seen', 0) + 1\n    return kept, seen, sys.seen\n"
     )
     assert [case.passed for case in ask(sandbox, text, *[([n], [n], 1) for n in range(3)])] == [True] * 3
+
+
+@pytest.mark.parametrize("imports", ["", "import sys\n"])
+def test_so_it_is_in_one_process_and_in_many(imports: str, sandbox: Sandbox) -> None:
+    text = (
+        f"{imports}seen = []\nclass C:\n    kept = []\ndef f(n, kept=[]):\n    kept.append(n)\n    seen.append(n)\n"
+        "    C.kept.append(n)\n    if n == 2:\n        while True:\n            pass\n"
+        "    if n == 3:\n        raise SystemExit(0)\n    return kept, seen, C.kept\n"
+    )
+    assert is_plain({"main.py": text}) is not bool(imports)
+    done = ask(sandbox, text, *[([n], [n], [n]) for n in range(6)], seconds=0.1)
+    assert [case.passed for case in done] == [True, True, False, False, True, True]
+    assert [case.got for case in done][2:4] == ["timeout", "SystemExit: 0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import sys", "from os import path", "import math", "from . import other", "exec('x')", "open('x')", "globals()",
+     "x.__class__", "(x for x in y).gi_frame", "__builtins__", "__import__('os')", "getattr(x, 'y')", "error.tb_frame",
+     "try:\n    x\nexcept BaseException as e:\n    e.f_back", "async def f(): pass", "vars()", "exit()", "input()",
+     "setattr(x, 'y', 1)", "type('X', (), {})", "x = (", "\0", "(" * 300, "breakpoint()", "eval('1')",
+     "delattr(x, 'y')"],
+)  # fmt: skip
+def test_what_is_not_plain(text: str) -> None:
+    assert not is_plain({"main.py": "def f(n):\n    return n\n", "other.py": text})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from other import f", "import other as o", "class A:\n    def __init__(self):\n        self.x = max([1])\n",
+     "try:\n    raise ValueError(1)\nexcept (KeyError, StopIteration):\n    print('x')", "x = sorted({1, 2})"],
+)  # fmt: skip
+def test_what_is_plain(text: str) -> None:
+    assert is_plain({"main.py": text, "other.py": "def f(n):\n    return n\n", "notes.txt": "import sys\n"})
 
 
 def test_what_a_submission_prints_and_its_files_do_no_harm(sandbox: Sandbox) -> None:
