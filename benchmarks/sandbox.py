@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,19 +28,15 @@ if __package__ in (None, ""):
 import tyro
 from rich.console import Console
 
-from agent_envs.code.sandbox import Job, Limits, Sandbox, SandboxUnavailable, Status
+from agent_envs.code.sandbox import Limits, Sandbox, SandboxUnavailable, Status
 from agent_envs.code.sandbox.choose import open_sandbox
-from agent_envs.code.sandbox.warm import WarmSandbox
+from benchmarks.sandbox_rates import ARGV, FIELDS, ONE, PINNED, TURNS, TWO, throughputs
 from benchmarks.timing import Spread, finish, print_table, ratio
 
 MOST_MS, DOCKER_MOST_MS, LATE_MOST_MS = 8.0, 120.0, 250.0
 LEAST_RATE, LEAST_GAIN, MOST_DEARER = 100.0, 1.6, 1.1
-TURNS = 5
-"""How often one worker and two are measured, in turn."""
-PROGRAM = "print(1)"
-ARGV = ("python", "-c", PROGRAM)
 WALLS = ("namespace", "landlock", "unsafe-process", "docker")
-FRESH = (os.path.realpath(sys.executable), "-S", "-c", PROGRAM)
+FRESH = (os.path.realpath(sys.executable), "-S", *ARGV[1:])
 LATE = {
     "work": "while True: pass",
     "sleep": "import time; time.sleep(60)",
@@ -102,41 +97,6 @@ def latencies(programs: dict[str, Callable[[], bytes]], rounds: int) -> dict[str
         for name in list(programs) if index % 2 == 0 else list(reversed(programs)):
             times[name].append(milliseconds(programs[name]))
     return times
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """Many runs, as many at a time as a sandbox has workers."""
-
-    per_second: float
-    cpu_ms: float
-    """Processor time of a run in ms, of everybody: supervisors, programs, those who fork them, and this process."""
-    busy: float
-    """Processors that they kept busy."""
-
-
-def throughput(sandbox: WarmSandbox, count: int) -> Throughput:
-    before, started = _cpu(sandbox.pid), time.perf_counter()
-    results = sandbox.run_many([Job(ARGV)] * count)
-    taken = time.perf_counter() - started
-    used = _cpu(sandbox.pid) - before
-    assert all(result.stdout == b"1\n" for result in results)
-    return Throughput(count / taken, 1000 * used / count, used / taken)
-
-
-def _cpu(keeper: int) -> float:
-    """Seconds of processor time of this process and of all below the keeper, those that have ended included."""
-    used = time.process_time()
-    below = {keeper}
-    parents: dict[int, tuple[int, int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                parents[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-    while more := {pid for pid, (parent, _) in parents.items() if parent in below} - below:
-        below |= more
-    return used + sum(parents[pid][1] for pid in below if pid in parents) / os.sysconf("SC_CLK_TCK")
 
 
 def killed_after(sandbox: Sandbox, program: str, count: int, seconds: float = 0.2) -> list[float]:
@@ -212,32 +172,31 @@ def main(settings: SandboxCost) -> int:
         late = {name: killed_after(namespace, program, count) for name, program in LATE.items()}
         result["late_ms"] = {name: asdict(Spread.of(values)) for name, values in late.items()}
         result["growth_kb"] = {str(cap): growth(namespace, cap) for cap in (64, 4096)}
-        pair = stack.enter_context(open_sandbox("namespace", workers=2))
-        assert isinstance(namespace, WarmSandbox) and isinstance(pair, WarmSandbox)
-        singles, pairs = zip(
-            *[(throughput(namespace, runs), throughput(pair, runs)) for _ in range(TURNS)], strict=True
-        )
-    one, two = (statistics.median(each.per_second for each in many) for many in (singles, pairs))
-    gain = ratio([each.per_second for each in pairs], [each.per_second for each in singles])
-    dearer = ratio([each.cpu_ms for each in pairs], [each.cpu_ms for each in singles])
-    result["throughput"] = {
-        "one worker": [asdict(each) for each in singles],
-        "two workers": [asdict(each) for each in pairs],
-        "gain": asdict(gain),
-        "cpu_of_a_run": asdict(dearer),
-    }
+    rates = throughputs(runs)
+    spreads = {name: {field: rate.spread(field) for field in FIELDS} for name, rate in rates.items()}
+    gains = {name: rates[TWO].against(rates[name], "per_second") for name in (ONE, PINNED)}
+    dearer = rates[TWO].against(rates[ONE], "cpu_ms")
+    result["throughput"] = {name: {key: asdict(value) for key, value in of.items()} for name, of in spreads.items()}
+    result["gain_of_two_workers"] = {f"over {name}": asdict(value) for name, value in gains.items()}
+    result["cpu_of_a_run_beside_another"] = asdict(dearer)
     latest = max(spread["high"] for spread in result["late_ms"].values())
-    console.print(f"runs a second: {one:.0f} with one worker, {two:.0f} with two ({gain} x)")
-    for name, many in (("one worker", singles), ("two workers", pairs)):
-        busy, cpu = (Spread.of([getattr(each, field) for each in many]) for field in ("busy", "cpu_ms"))
-        console.print(f"{name}: {busy} processors busy, {cpu} ms of processor time a run")
+    print_table(
+        f"{runs} runs, {TURNS} times",
+        ["", "runs/s", "processor ms a run", "processors busy", "two against it"],
+        [[name, of["per_second"], of["cpu_ms"], of["busy"], gains.get(name, "")] for name, of in spreads.items()],
+        console,
+    )
     console.print(f"latest end after a deadline: {latest:.0f} ms; growth of this process (KiB): {result['growth_kb']}")
     for name, reason in missing.items():
         console.print(f"left out: {name}: {reason}", soft_wrap=True)
     conditions = [
         (f"namespace: at most {MOST_MS:.0f} ms (median)", result["milliseconds"]["namespace"]["median"] <= MOST_MS),
-        (f"namespace: at least {LEAST_RATE:.0f} runs a second with one worker", one >= LEAST_RATE),
-        (f"namespace: at least {LEAST_GAIN} times as many with two", gain.median >= LEAST_GAIN),
+        (
+            f"namespace: at least {LEAST_RATE:.0f} runs a second with one worker",
+            spreads[ONE]["per_second"].median >= LEAST_RATE,
+        ),
+        (f"namespace: at least {LEAST_GAIN} times as many with two", gains[ONE].median >= LEAST_GAIN),
+        (f"namespace: {LEAST_GAIN} times as many as one on one processor", gains[PINNED].median >= LEAST_GAIN),
         (
             f"namespace: a run takes at most {MOST_DEARER} times the processor time beside another",
             dearer.median <= MOST_DEARER,
