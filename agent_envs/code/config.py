@@ -66,7 +66,7 @@ class CodeConfig(TaskSettings):
             ("output_tokens", 20, 1_000_000),
             ("files", 1, 1000),
             ("file_kb", 1, 1024),
-            ("seconds", 0.1, 20),
+            ("seconds", 0.1, 10),
             ("case_seconds", 0.02, 10),
         ):
             value = getattr(self, name)

@@ -26,6 +26,8 @@ _this = sys.modules["__main__"]  # which would lose its names with its last user
 MOST = 1 << 16
 """Characters of a value."""
 DEEP = 50
+READY = b"ready"
+"""What is said before anything of the submission runs: without it, what follows is not the submission's doing."""
 _SAID = 300
 _NESTED: "list[tuple[str, Any]]" = [("l", list), ("t", tuple), ("S", set), ("S", frozenset), ("d", dict)]
 
@@ -96,6 +98,8 @@ def bounded(most: int) -> "Callable[[float, float], None]":
     import resource
 
     del _modules["resource"]  # a submission may have a file of that name
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))  # where the signals are not heard
     sys.path.insert(0, os.getcwd())
 
@@ -153,6 +157,7 @@ def main(token: bytes, seconds: float, patience: float, cases: list[tuple[int, s
     for stream in (1, 2):
         os.dup2(nothing, stream)
     clocks = None if apart else bounded(int(seconds * len(cases)) + 2)
+    tell(channel, token, READY)
     for number, module, expression in cases:
         if clocks is not None:
             forget(os.getcwd() + "/")

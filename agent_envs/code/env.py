@@ -101,8 +101,9 @@ class CodeEnv(TextEnv):
 
     # ---- turns ----------------------------------------------------------------------------------------------------
     def _act(self, action: Action) -> Outcome:
-        if self.turn > self.config.turns:  # the last turns were none that could be read
-            return self._judged()
+        last = self.turn == self.config.turns
+        if self.turn > self.config.turns or (last and action.name == "TEST"):
+            return self._judged()  # nobody would read what else it leads to
         try:
             outcome = self._handlers[action.name](self, action)
         except ActionError:

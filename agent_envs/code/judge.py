@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from time import monotonic
@@ -33,8 +33,10 @@ TRIES = 3
 """How often a run is tried that the sandbox fails to carry out."""
 PATIENCE = 10
 """A case may wait so many times as long as it may compute."""
-_MOST_SECONDS = 20.0
+_MOST_SECONDS = 15.0
 """All runs of a verdict together: below the deadline of a step, so that nobody can turn a bad verdict into a fault."""
+_MOST_KB = 4096
+"""What is said in one run; where it is more, the rest is asked in another."""
 _SIGNALS = {9: "killed", 11: "crashed", 14: "timeout", 24: "timeout", 27: "timeout"}
 _WORDS = {
     Status.TIMEOUT: "timeout",
@@ -82,17 +84,18 @@ def evaluate(
         limits = Limits(
             seconds=min(left, 5.0 + patience * len(group)),
             memory_mb=memory_mb,
-            output_kb=2 * len(group) * driver.MOST // 1024 + 64,
+            output_kb=min(2 * len(group) * driver.MOST // 1024 + 64, _MOST_KB),
             collected_kb=0,
         )
         questions = [(number, *asked[number]) for number in group]
         code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {questions!r}, {len(group) > 1 and apart})\n"
-        result = run(sandbox, ["python", "-c", code], given, limits=limits)
+        result = _begun(sandbox, code, given, limits, token)
         told = _told(result.stdout, token)
         found |= {number: told[number] for number in group if number in told}
         missing = [number for number in pending if number not in found]
-        if missing and missing[0] in group:  # there the process ended that asks; the others are asked by another
-            found[missing[0]] = f".{_ended(result)}"
+        full = result.status is Status.OUTPUT_LIMIT and bool(told)  # of what was told; nobody is to blame
+        if missing and missing[0] in group and not full:
+            found[missing[0]] = f".{_ended(result)}"  # there the process ended; the others are asked in another
         pending = [number for number in missing if number not in found]
     return tuple(found.get(number, ".timeout") for number in range(len(asked)))
 
@@ -107,6 +110,15 @@ def run(
         except SandboxFault:
             continue
     return sandbox.run(argv, files, stdin=stdin, limits=limits)
+
+
+def _begun(sandbox: Sandbox, code: str, files: Mapping[str, bytes], limits: Limits, token: bytes) -> Result:
+    """A run that came to the point where the submission is loaded. Raises SandboxFault."""
+    for _ in range(TRIES):
+        result = run(sandbox, ["python", "-c", code], files, limits=limits)
+        if b"\n%b %b\n" % (token, driver.READY) in result.stdout:
+            return result
+    raise SandboxFault(f"the run of a check does not begin ({result.status}, exit status {result.exit_code})")
 
 
 @cache
@@ -178,8 +190,17 @@ def in_process(
     """
     given = {name: text.encode() for name, text in files.items()}
     codes = [program] if program else [_test(case) for case in cases]
-    results = [run(sandbox, ["python", "-c", code], given, limits=limits) for code in codes]
-    return [Checked(result.ok, "" if result.ok else _word(_ended(result))) for result in results]
+    ends = monotonic() + _MOST_SECONDS
+    done = []
+    for code in codes:
+        left = ends - monotonic()
+        if left < 0.1:
+            done.append(Checked(False, "timeout"))
+            continue
+        bound = replace(limits, seconds=min(left, limits.seconds))
+        result = run(sandbox, ["python", "-c", code], given, limits=bound)
+        done.append(Checked(result.ok, "" if result.ok else _word(_ended(result))))
+    return done
 
 
 def _test(case: Case) -> str:

@@ -197,6 +197,23 @@ def test_a_fault_is_tried_again_and_never_a_verdict(sandbox: Sandbox) -> None:
     assert ask(mended, text, 0) == [Checked(True, "0")] and mended.runs == TRIES
 
 
+def test_many_cases_and_long_answers(sandbox: Sandbox) -> None:
+    text = "def f(n):\n    return 'x' * 30000 + str(n)\n"
+    done = ask(sandbox, text, *["x" * 30000 + str(n) for n in range(200)], seconds=1.0)
+    assert [case.passed for case in done] == [True] * 200
+    assert not any(case.passed for case in ask(sandbox, text, *["x" * 30000] * 5))
+
+
+def test_a_run_that_does_not_begin_is_a_fault(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "def f(n):\n    return n  # does not begin\n"
+    good = judge._driver()
+    monkeypatch.setattr(judge, "_driver", lambda: good.replace("    tell(channel, token, READY)", "    _exit(1)"))
+    with pytest.raises(SandboxFault, match=r"does not begin \(error, exit status 1\)"):
+        ask(sandbox, text, 0)
+    monkeypatch.setattr(judge, "_driver", lambda: good)
+    assert ask(sandbox, text, 0) == [Checked(True, "0")]
+
+
 def test_the_time_of_a_verdict_is_bounded(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "_MOST_SECONDS", 1.0)
     began = time.monotonic()
