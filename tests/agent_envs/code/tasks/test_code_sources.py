@@ -220,6 +220,18 @@ def test_inputs_are_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture, wa
     assert "10 inputs are not used" in caplog.text
 
 
+def test_an_input_without_end_costs_itself_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, walls: Sandbox
+) -> None:
+    monkeypatch.setattr(files, "_SECONDS", 0.1)
+    stuck = "    while x == 2:\n        pass\n    return x\n"
+    row = EVAL | {"canonical_solution": stuck, "base_input": [[n] for n in range(5)], "plus_input": []}
+    with caplog.at_level(logging.WARNING):
+        (task,) = load(written(tmp_path, row)).values()
+    assert [case.expected for case in (*task.data.visible, *task.data.hidden)] == [0, 1, 3, 4]
+    assert "1 inputs are not used" in caplog.text
+
+
 # ---- files --------------------------------------------------------------------------------------------------------
 
 
