@@ -129,7 +129,7 @@ def _driver() -> str:
 def _told(output: bytes, token: bytes) -> dict[int, str]:
     """Number → what was said last of it. Whatever else was printed is passed over."""
     told = {}
-    for line in output.split(b"\n"):
+    for line in output.split(b"\n")[:-1]:
         words = line.split(b" ")
         if len(words) == 3 and words[0] == token and words[1].isdigit() and len(words[1]) < 9:
             told[int(words[1])] = words[2].decode("ascii", "replace")
