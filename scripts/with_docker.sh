@@ -57,9 +57,10 @@ fail() { # STATUS REASON
 unset DOCKER_CONTEXT DOCKER_TLS_VERIFY DOCKER_CERT_PATH
 export DOCKER_HOST=unix://$work/docker.sock
 echo '{}' > "$work/daemon.json"
-# /run is covered: the engine would use a containerd that it finds there.
+# Covered: in /run it would find and use a containerd of the system, and into the others it writes whatever it is told.
+cover='for folder in /run /opt /etc/docker; do [ ! -d "$folder" ] || mount -t tmpfs tmpfs "$folder" || exit; done'
 setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc \
-    sh -c 'mount -t tmpfs tmpfs /run && exec "$@"' engine \
+    sh -c "$cover; exec \"\$@\"" engine \
     dockerd --config-file "$work/daemon.json" --host "$DOCKER_HOST" --pidfile "$work/docker.pid" \
     --data-root "$work/data" --exec-root "$work/exec" \
     --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent "/$group" \
