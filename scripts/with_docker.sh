@@ -3,8 +3,8 @@
 #
 #   scripts/with_docker.sh COMMAND [ARGUMENT ...]       by root, on Debian; installs docker.io where it is missing
 #
-# DOCKER_HOST leads the command to the engine, which has the image of the docker sandbox. The engine lives in process and
-# mount namespaces of its own: with its first process all that it started ends, and all that it mounted goes. Other
+# DOCKER_HOST leads the command to the engine, which has the image of the docker sandbox. The engine lives in process
+# and mount namespaces of its own: with its first process all that it started ends, and all that it mounted goes. Other
 # engines of this machine, their settings and a containerd that runs are not touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
