@@ -26,7 +26,7 @@ from agent_envs.code.sandbox import Sandbox
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.state import State
 from agent_envs.code.task import CodeTask
-from agent_envs.code.tasks.settings import GENERATED
+from agent_envs.code.tasks.settings import GENERATED, LANGUAGES
 from agent_envs.code.tasks.source import build
 from agent_envs.code.verbs import BASH, VERBS
 from agent_envs.code.verdict import Verdict, decide
@@ -305,7 +305,10 @@ class CodeEnv(TextEnv):
 
     # ---- what a small model learns to read from ---------------------------------------------------------------------
     def lexicon(self) -> Sequence[str]:
-        return words() if self.config.source == GENERATED else ()
+        if self.config.source != GENERATED:
+            return ()
+        told = [(self.instructions(at), self.grammar.format(at), self.grammar.usage(at)) for at in LANGUAGES]
+        return words(self.grammar, tuple("\n".join(lines) for lines in told))
 
     def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
         """Quoting the lines of a file, and writing them as they are."""

@@ -1,25 +1,45 @@
-"""The words that a tokenizer made for generated coding tasks keeps whole: those of programs, of what is said of them,
-and of their values. Identifiers are words joined by `_`; an indentation is one word.
+"""What a tokenizer made for generated coding tasks keeps whole: words of programs and of what is said of them, signs
+with the blanks around them, indentations, and the fixed parts of turns.
+
+Identifiers are words joined by `_`. Words of one letter are left out: they are whole anyway, and would cut others.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
+from agent_envs.actions import ACTION, ACTION_END, THINK, THINK_END, Grammar, render
 from agent_envs.code.tasks.catalogue import programs
 from agent_envs.code.tasks.inputs import WORDS
 
-_PIECE = re.compile(r"[A-Za-z]+|[<>=!+\-*/%&|^]=|//|\*\*|[^\w\s]|_")
+_PIECE = re.compile(r"[A-Za-z]{2,}|[^\w\s]|_")
 _INDENTS = tuple(" " * 4 * depth for depth in range(5, 0, -1))
+_BETWEEN = (
+    "= == != < > <= >= + - * / // % ** += -= *= //= %= & | ^ and or in is not if else for as import".split()  # noqa: SIM905
+)
+_BEFORE = "if elif while for return not def class from import assert lambda raise yield".split()  # noqa: SIM905
+_NUMBERS = "0123456789"
 
 
 @cache
-def words() -> tuple[str, ...]:
-    """In the order in which they occur in the library, each once."""
-    found = dict.fromkeys([*_INDENTS, *"0123456789", *WORDS])
+def words(grammar: Grammar, system_prompts: tuple[str, ...]) -> tuple[str, ...]:
+    """Each once, in an order that does not change."""
+    found = dict.fromkeys([*system_prompts, *_turns(grammar), *_INDENTS, *_NUMBERS, *WORDS, ", ", ": "])
+    found |= dict.fromkeys(f" {sign} " for sign in _BETWEEN)
+    found |= dict.fromkeys(f"{word} " for word in _BEFORE)
     for program in programs().values():
         said = [told["en"] for told in program.statements.values()]
         for text in (*program.files.values(), *program.signatures.values(), *said):
             found |= dict.fromkeys(_PIECE.findall(text))
     return tuple(found)
+
+
+def _turns(grammar: Grammar) -> Iterator[str]:
+    yield from (THINK, f"{THINK_END}{ACTION}", ACTION_END, f"\n{ACTION_END}")
+    for verb in grammar.verbs:
+        for name in (verb.name, *verb.aliases.values()):
+            yield render(name)
+            yield f"{THINK_END}{ACTION}{name}("
+            yield f"{THINK_END}{ACTION}{name}(){ACTION_END}"

@@ -16,6 +16,7 @@ from small_tasks import SmallEnv, repair, small
 from agent_envs.actions import render
 from agent_envs.code import judge
 from agent_envs.code.config import CodeConfig
+from agent_envs.code.env import CodeEnv
 from agent_envs.code.reward import reward
 from agent_envs.code.sandbox import SandboxFault
 from agent_envs.code.task import CodeTask
@@ -434,3 +435,29 @@ def program(lacks: str, name: str) -> tuple[int, str, str]:
         env={**os.environ, "PYTHONPATH": paths, "DOCKER_HOST": "unix:///nowhere/docker.sock"},
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
+
+
+# ---- what a small model learns from -----------------------------------------------------------------------------------
+def test_the_words_that_a_tokenizer_keeps_whole() -> None:
+    env = CodeEnv(CodeConfig(sandbox="namespace"))
+    words = env.lexicon()
+    assert len(words) == len(set(words)) and words == CodeEnv(CodeConfig(sandbox="namespace")).lexicon()
+    for language in ("en", "zh"):
+        task = next(task for task in env.tasks("train")[:20] if task.language == language)
+        env.reset(options={"task": task})
+        assert env.system_prompt() in words
+    assert {"    ", " += ", "return ", "<think></think><action>VIEW()</action>", "</think><action>编辑("} <= set(words)
+    assert not any(len(word) == 1 and word.isalpha() for word in words)  # it would cut the others
+
+
+def test_the_exercise_is_to_write_lines_as_they_are() -> None:
+    env = small()
+    task = env.tasks("train")[0]
+    drill = env.drill(task, np.random.default_rng(0))
+    assert drill is not None
+    text, exercises = drill
+    assert text.startswith("main.py: 5 lines\n1|def total(items):\n2|    found = 0") and len(exercises) == 4
+    for given, rest in exercises:
+        action = env.grammar.parse(given + rest)
+        line = text.split("\n")[int(action.args)]
+        assert given.endswith(f"{action.args}|") and action.thought == line and action.body == f"{line[2:]}\n"
