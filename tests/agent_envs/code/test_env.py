@@ -437,7 +437,7 @@ def program(lacks: str, name: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-# ---- what a small model learns from -----------------------------------------------------------------------------------
+# ---- what a small model learns from ---------------------------------------------------------------------------------
 def test_the_words_that_a_tokenizer_keeps_whole() -> None:
     env = CodeEnv(CodeConfig(sandbox="namespace"))
     words = env.lexicon()
