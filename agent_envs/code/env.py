@@ -86,6 +86,7 @@ class CodeEnv(TextEnv):
         return task.data
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        _ = self.sandbox  # it takes seconds to open, which a step may not have
         text, info = super().reset(seed=seed, options=options)
         return text, self._marked(info)
 

@@ -76,6 +76,10 @@ class PythonTool(TextEnv):
         super().prepare()
         shared_sandbox(self.config.python_sandbox)
 
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        shared_sandbox(self.config.python_sandbox)  # it takes seconds to open, which a step may not have
+        return super().reset(seed=seed, options=options)
+
     def _act(self, action: Action) -> Outcome:
         if action.name != VERB.name:
             return super()._act(action)  # type: ignore[safe-super]
