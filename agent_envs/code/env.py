@@ -137,10 +137,13 @@ class CodeEnv(TextEnv):
         return self._files[name]
 
     def _shown(self, name: str, first: int, last: int) -> str:
-        """Lines with their numbers, which are seen now."""
-        self._state = replace(self._state, now=self._state.now.saw(name, range(first, last + 1)))
+        """Lines with their numbers; those that are shown whole are seen now."""
         rows = numbered(lines_of(self._files[name]), first, last)
-        return shortened(rows, max(self.config.output_tokens, 40 * (last - first + 1)), self.task.language)
+        text = shortened(rows, self.config.output_tokens + 20 * (last - first), self.task.language)
+        whole = set(text.split("\n"))
+        seen = [number for number, row in enumerate(rows.split("\n"), first) if row in whole]
+        self._state = replace(self._state, now=self._state.now.saw(name, seen))
+        return text
 
     def _view(self, action: Action) -> Outcome:
         name, asked = arguments.file_and_range(action.args, self._files)

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from agent_envs.code.env import CodeEnv
 from agent_envs.code.reward import reward
 from agent_envs.code.sandbox import SandboxFault
 from agent_envs.code.task import CodeTask
+from agent_envs.code.workspace import Workspace
 from agent_envs.core import SettingsError, Task
 
 REPAIR, SEVERAL = "small-train-0", "small-train-4"
@@ -85,6 +87,18 @@ def test_lines_must_have_been_seen_as_they_are_now() -> None:
     assert do(env, "EDIT", "5", new).startswith("edited")  # the control
     assert do(env, "UNDO") == "undone: main.py"
     assert do(env, "EDIT", "5", new).startswith("edited")  # seen before, and the same again
+
+
+def test_what_is_left_out_of_a_view_was_not_seen() -> None:
+    env = started(output_tokens=40)
+    do(env, "CREATE", "a.txt", "".join(f"{n} " + "x " * 100 + "\n" for n in range(5)))
+    env._state = replace(env._state, now=Workspace(env._state.now.files))  # as if another had made it
+    assert "more lines]" in do(env, "VIEW", "a.txt")
+    assert do(env, "EDIT", "a.txt, 3", "y\n") == "not edited: VIEW lines 3-3 as they are now"
+    do(env, "CREATE", "b.txt", "x\n" * 5)
+    env._state = replace(env._state, now=Workspace(env._state.now.files))
+    do(env, "VIEW", "b.txt")
+    assert do(env, "EDIT", "b.txt, 3", "y\n").startswith("edited")  # the control
 
 
 def test_a_new_syntax_error_is_not_taken_and_both_versions_are_shown() -> None:
