@@ -65,7 +65,7 @@ def cut(text: str, most: int) -> tuple[str, str, str]:
 
 def occurrences(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int]:
     """(line of the first occurrence counted from 1, number of occurrences) of whole lines in lines."""
-    if not wanted:
+    if not wanted or not lines:
         return 0, 0
     text, needle = "\n" + "\n".join(lines) + "\n", "\n" + "\n".join(wanted) + "\n"
     at, count, first = text.find(needle), 0, 0
