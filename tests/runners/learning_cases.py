@@ -19,7 +19,7 @@ eval_every: 0
 test_tasks: 0
 react: {max_action_tokens: 16, max_tokens: 256}
 pretrain:
-  {flaw: 0.5, demonstrations: 300, steps: 600, shape: {width: 64, mlp: 128}}
+  {flaw: 0.5, demonstrations: 300, steps: 400, shape: {width: 64, mlp: 128}}
 """
 JUDGED = {"adca": ("--judge.kind", "oracle")}
 
