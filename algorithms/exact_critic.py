@@ -17,7 +17,7 @@ from torch import Tensor
 
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, require, require_choice
-from algorithms.maths import AdvantageScale, mean_and_variance, scale_advantage, weighted_mean
+from algorithms.maths import AdvantageScale, mean_and_variance, require_floor, scale_advantage, weighted_mean
 from algorithms.returns import scored, turn_advantage
 from algorithms.turn_ratio import TurnRatio, mean_turn_loss
 
@@ -55,11 +55,7 @@ class ExactCritic(Algorithm[ExactCredit]):
         require_choice(self.ratio, TurnRatio)
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
-        require((self.std_floor or 0) >= 0, f"std_floor must not be negative, but is {self.std_floor}")
-        require(
-            self.std_floor is None or self.normalize != AdvantageScale.NONE,
-            "std_floor acts with normalize std or whiten only",
-        )
+        require_floor(self.std_floor, self.normalize)
         require(0 < self.clip < 1, f"clip must lie between 0 and 1, not {self.clip}")
         require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
 

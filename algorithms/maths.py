@@ -10,6 +10,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from algorithms.base import require
+
 LOG_RATIO_MAX = 20.0
 """Log-ratios are clamped to this, in nats; beyond it the gradient is zero."""
 SAME = 1e-8
@@ -154,6 +156,12 @@ def scale_advantage(adv: Tensor, weight: Tensor, how: AdvantageScale, floor: flo
         return adv
     mean, variance = mean_and_variance(adv, weight)
     return (adv - mean if how == AdvantageScale.WHITEN else adv) * (variance.clamp_min(least**2) + 1e-8).rsqrt()
+
+
+def require_floor(floor: float | None, how: AdvantageScale) -> None:
+    """Raises ValueError unless `scale_advantage` takes ``floor``, and it acts; for the hyper-parameter std_floor."""
+    require((floor or 0) >= 0, f"std_floor must not be negative, but is {floor}")
+    require(floor is None or how != AdvantageScale.NONE, "std_floor acts with normalize std or whiten only")
 
 
 def explained_variance(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from algorithms.maths import (
     explained_variance,
     kl_divergence,
     mean_and_variance,
+    require_floor,
     scale_advantage,
     squared_error,
     surrogate,
@@ -105,11 +106,7 @@ class PPO(Algorithm[TokenCredit]):
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
         require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
-        require((self.std_floor or 0) >= 0, f"std_floor must not be negative, but is {self.std_floor}")
-        require(
-            self.std_floor is None or self.normalize != AdvantageScale.NONE,
-            "std_floor acts with normalize std or whiten only",
-        )
+        require_floor(self.std_floor, self.normalize)
         require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
         require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
         require(self.clip_high >= 0, f"clip_high must not be negative, but is {self.clip_high}")

@@ -25,6 +25,7 @@ from algorithms.maths import (
     explained_variance,
     kl_divergence,
     mean_and_variance,
+    require_floor,
     scale_advantage,
     squared_error,
     weighted_mean,
@@ -134,11 +135,7 @@ class SelfAC(Algorithm[TurnCredit]):
             not self.adaptive_lambda or self.gae_lambda < 1,
             "adaptive_lambda falls from 1 to gae_lambda: set gae_lambda below 1",
         )
-        require((self.std_floor or 0) >= 0, f"std_floor must not be negative, but is {self.std_floor}")
-        require(
-            self.std_floor is None or self.normalize != AdvantageScale.NONE,
-            "std_floor acts with normalize std or whiten only",
-        )
+        require_floor(self.std_floor, self.normalize)
         require(self.td_max >= 1, f"td_max must be at least 1, not {self.td_max}")
         require(0 < self.clip < 1, f"clip must lie between 0 and 1, not {self.clip}")
         require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
