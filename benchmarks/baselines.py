@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,54 +18,40 @@ from agent_envs.wiki.env import WikiEnv
 from runners.intervals import Interval, bootstrap
 
 
-class Expert:
-    """The scripted expert as an agent."""
+@dataclass(frozen=True)
+class Scripted:
+    """An agent that asks the environment, or chance, and reads nothing."""
 
-    def __init__(self, env: TextEnv) -> None:
-        self.env = env
+    turn: Callable[[], str]
 
     def begin(self, task: Task) -> None:
         pass
 
     def act(self, observation: str) -> str:
-        return self.env.expert()
+        return self.turn()
 
 
-class RandomMove(Expert):
-    """Any legal move of a puzzle, and now and then one taken back."""
-
-    env: PuzzleEnv
-
-    def __init__(self, env: PuzzleEnv, rng: np.random.Generator) -> None:
-        super().__init__(env)
-        self.rng = rng
-
-    def act(self, observation: str) -> str:
-        moves = [render(self.env.puzzle.verb.name, move) for move in self.env.legal_moves()]
-        return moves[int(self.rng.integers(len(moves)))] if moves else render("UNDO")
+def random_move(env: PuzzleEnv, rng: np.random.Generator) -> str:
+    """Any legal move of a puzzle; where there is none, the last one is taken back."""
+    moves = [render(env.puzzle.verb.name, move) for move in env.legal_moves()]
+    return moves[int(rng.integers(len(moves)))] if moves else render("UNDO")
 
 
-class RandomAnswer(Expert):
+def random_answer(rng: np.random.Generator) -> str:
     """A number of two digits, at once."""
-
-    def __init__(self, env: MathEnv, rng: np.random.Generator) -> None:
-        super().__init__(env)
-        self.rng = rng
-
-    def act(self, observation: str) -> str:
-        return f"The answer is \\boxed{{{self.rng.integers(10, 100)}}}."
+    return f"The answer is \\boxed{{{rng.integers(10, 100)}}}."
 
 
 def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
     """Agents without a model, by name."""
-    agents: dict[str, Callable[[], Agent]] = {"scripted expert": lambda: Expert(env)}
+    agents: dict[str, Callable[[], Agent]] = {"scripted expert": lambda: Scripted(env.expert)}
     rng = np.random.default_rng(0)
     if isinstance(env, WikiEnv):
         return agents | {"random agent": lambda: RandomAgent(rng), "first-link agent": FirstLinkAgent}
     if isinstance(env, PuzzleEnv):
-        return agents | {"random agent": lambda: RandomMove(env, rng)}
+        return agents | {"random agent": lambda: Scripted(partial(random_move, env, rng))}
     if isinstance(env, MathEnv):
-        return agents | {"random agent": lambda: RandomAnswer(env, rng)}
+        return agents | {"random agent": lambda: Scripted(partial(random_answer, rng))}
     return agents
 
 

@@ -1,0 +1,28 @@
+"""Agents without a model: the expert is right, chance is not, and both do the same again."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_envs import registry
+from benchmarks.baselines import baselines, blanked, success
+
+
+@pytest.mark.parametrize("name", ["math", "puzzle"])
+def test_the_expert_is_right_and_chance_is_not(name: str) -> None:
+    env = registry.make(name)
+    tasks = env.tasks("test")[:20]
+    found = [{who: success(env, agent(), tasks) for who, agent in baselines(env).items()} for _ in range(2)]
+    assert found[0] == found[1]
+    assert found[0]["scripted expert"].mean == 1 and found[0]["random agent"].mean < 0.3
+
+
+@pytest.mark.parametrize(("name", "told"), [("math", True), ("puzzle", True), ("wiki", False)])
+def test_who_is_shown_nothing_reads_no_observation(name: str, told: bool) -> None:
+    env = registry.make(name)
+    blind = blanked(type(env))(env.config)
+    task = env.tasks("test")[0]
+    prompt, _ = env.reset(options={"task": task})
+    assert prompt and blind.reset(options={"task": task})[0] == ("" if told else prompt)
+    step = env.expert()
+    assert blind.step(step)[0] == "" and blind.turn == 1
