@@ -92,13 +92,14 @@ class Learner:
         self.forward = forward_apart if algorithm.per_turn else forward_parts
         self.backward: Callable[..., Loss] = backward_apart if algorithm.per_turn else backward
         self.replay = Replay(train.replay_updates, train.replay_steps, train.seed) if train.replay_steps else None
-        if self.replay and type(algorithm).critic_only is Algorithm.critic_only:
+        learns_alone = type(algorithm).critic_only is not Algorithm.critic_only
+        if self.replay and not learns_alone:
             raise UserError(
                 f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none"
             )
         if train.replay_body and algorithm.token_critic:
             raise UserError(f"--replay-body needs a critic that shares its body with the policy; {train.algo} has none")
-        if train.value_updates and type(algorithm).critic_only is Algorithm.critic_only:
+        if train.value_updates and not learns_alone:
             raise UserError(f"--value-updates needs a critic that can learn alone; {train.algo} has none")
         self.skipped, self.skipped_in_a_row = 0, 0
 
