@@ -231,9 +231,7 @@ class CodeEnv(TextEnv):
             return self._say("noundo")
         back, files = state.before[-1], state.now.files
         names = sorted(name for name in {*files, *back.files} if files.get(name) != back.files.get(name))
-        self._state = replace(
-            state, now=back, before=state.before[:-1], tested=None, undone=(*state.undone, files), edits=state.edits
-        )
+        self._state = replace(state, now=back, before=state.before[:-1], tested=None, undone=(*state.undone, files))
         return self._say("undone", names=", ".join(names))
 
     # ---- programs -------------------------------------------------------------------------------------------------
