@@ -25,8 +25,8 @@ class MathConfig:
     """Settings of the mathematics environment."""
 
     source: str = GENERATED
-    """Where tasks come from: `generated`; `reasoning-gym:FAMILY` (arithmetic and algebra families); a .jsonl or
-    .parquet file, or a folder with train and test files; or `datasets:NAME` with an optional `:CONFIG`."""
+    """Where tasks come from: `generated`; `reasoning-gym:FAMILY` (arithmetic and algebra families); a .jsonl,
+    .jsonl.gz or .parquet file, or a folder with train and test files; or `datasets:NAME` with an optional `:CONFIG`."""
     seed: int = 0
     """Seed of the tasks (episodes have their own seeds)."""
     min_steps: int = 2

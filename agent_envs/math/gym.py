@@ -12,7 +12,8 @@ from typing import Any
 
 from agent_envs.core import SPLITS, SettingsError, Task
 from agent_envs.math.config import MathConfig
-from agent_envs.math.problem import Problem, hashed_split
+from agent_envs.math.problem import Problem
+from agent_envs.splits import hashed_split
 
 _CATEGORIES = ("arithmetic", "algebra")
 _LOOK_AT = 8

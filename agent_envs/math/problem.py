@@ -15,9 +15,9 @@ from random import Random
 from agent_envs.core import SettingsError, Task
 from agent_envs.math.columns import APPLY, carries
 from agent_envs.math.config import MathConfig
+from agent_envs.splits import hashed_split
 
 LETTERS = "ABCDEFG"
-_PLACES = ("valid", "test", "train", "train", "train")
 _TRIES = 10_000
 _DRAWS = 20
 """Operands that are tried until one carries, or until one does not; few numbers have none of either."""
@@ -115,8 +115,3 @@ def _operands(value: int, sign: str, low: int, high: int) -> range:
 def _split(chain: Chain) -> str:
     sign, operand = chain.steps[0]
     return hashed_split(f"{chain.start} {sign} {operand}")
-
-
-def hashed_split(text: str) -> str:
-    """The split that a text belongs to, by its own hash: three in five to train, one each to valid and test."""
-    return _PLACES[Random(text).randrange(len(_PLACES))]

@@ -20,7 +20,7 @@ from typing import Any
 
 from agent_envs.code.task import Case
 from agent_envs.code.tasks.reference import Inputs, about
-from agent_envs.math.problem import hashed_split
+from agent_envs.splits import hashed_split
 
 FAMILIES = (
     "letters", "words", "strings", "lists", "order", "sums", "places", "nested", "numbers", "digits", "divisors",

@@ -1,8 +1,7 @@
 """Tasks from files in the manner of HumanEval, MBPP and EvalPlus.
 
-Invariants: no text is in two splits: one that stands twice belongs to test before valid before train; in a file that is
-for all splits the text's own hash decides. A task that is graded on the host is graded by all of its source's checks,
-or is left out, and the user is told how many were, and why. Nothing of a file runs outside the sandbox.
+Invariants: no text is in two splits (`agent_envs.splits`). A task that is graded on the host is graded by all checks of
+its source, or is left out, and the user is told how many were, and why. Nothing of a file runs outside the sandbox.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from agent_envs.code.judge import evaluate
@@ -20,12 +20,11 @@ from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.task import Case, CodeTask
 from agent_envs.code.tasks.asserts import plain
 from agent_envs.code.tasks.known import Known, read
-from agent_envs.code.tasks.rows import parts_of, rows_of
 from agent_envs.code.tasks.settings import Grader, TaskSettings
 from agent_envs.code.values import decode
-from agent_envs.core import SPLITS, SettingsError, Task
-from agent_envs.math.problem import hashed_split
-from agent_envs.scoring import is_cjk
+from agent_envs.core import SettingsError, Task
+from agent_envs.rows import Row, parts_of, rows_of
+from agent_envs.splits import Wanted, tasks_by_split
 
 _MOST_SEEN = 2
 _SECONDS, _MEMORY_MB = 1.0, 256
@@ -63,37 +62,43 @@ class _Told:
 
 def load(config: TaskSettings, sandbox: str) -> dict[str, tuple[Task, ...]]:
     """Tasks by split; ``sandbox`` names the one that solutions run in. Raises SettingsError."""
-    room = (config.train_tasks, config.held_out_tasks)
-    return _load(config.source, config.grader, config.languages, room, sandbox)
+    wanted = Wanted("code", config.languages, config.train_tasks, config.held_out_tasks)
+    return _load(config.source, config.grader, wanted, sandbox)
 
 
 @lru_cache(maxsize=8)
-def _load(
-    source: str, grader: Grader, languages: tuple[str, ...], room: tuple[int, int], sandbox: str
-) -> dict[str, tuple[Task, ...]]:
-    parts = parts_of(source)
-    tasks: dict[str, list[Task]] = {split: [] for split in SPLITS}
-    seen: set[str] = set()
+def _load(source: str, grader: Grader, wanted: Wanted, sandbox: str) -> dict[str, tuple[Task, ...]]:
     told = _Told()
-    # What stands in two parts belongs to the one that must not be trained on.
-    for part in sorted(parts, key=("test", "valid", "train", "").index):
-        for where, row in rows_of(parts[part]):
-            known = read(row, where)
-            split = part or hashed_split(known.text)
-            language = "zh" if any(map(is_cjk, known.text)) else "en"
-            if known.text in seen or language not in languages or len(tasks[split]) == room[split != "train"]:
-                continue
-            seen.add(known.text)
-            told.tasks += 1
-            task = _task(known, language, grader, sandbox, told)
-            if task is not None:
-                name = f"code-{split}-{len(tasks[split])}"
-                tasks[split].append(Task(name, split, prompt_of(task, language), language, 1, task))
+
+    def make(name: str, split: str, language: str, known: Known) -> Task | None:
+        told.tasks += 1
+        task = _task(known, language, grader, sandbox, told)
+        return None if task is None else Task(name, split, prompt_of(task, language), language, 1, task)
+
+    parts = {part: rows_of(file) for part, file in _files(source).items()}
+    tasks = tasks_by_split(wanted, parts, _read, make)
     told.log(source)
     if not any(tasks.values()):
         reason = f"; {told.left_out.most_common(1)[0][0]}" if told.left_out else ""
         raise SettingsError(f"code: {source} holds no task that can be used{reason}")
-    return {split: tuple(found) for split, found in tasks.items()}
+    return tasks
+
+
+def _files(source: str) -> dict[str, Path]:
+    files = parts_of(source)
+    if files:
+        return files
+    if Path(source).expanduser().is_dir():
+        raise SettingsError(f"code: {source} holds none of train.jsonl, valid.jsonl and test.jsonl")
+    raise SettingsError(
+        f"code: no source {source!r}: use generated, a .jsonl or .jsonl.gz file, or a folder with some of "
+        "train.jsonl, valid.jsonl and test.jsonl"
+    )
+
+
+def _read(row: Row, where: str) -> tuple[str, Known]:
+    known = read(row, where)
+    return known.text, known
 
 
 def _task(known: Known, language: str, grader: Grader, sandbox: str, told: _Told) -> CodeTask | None:

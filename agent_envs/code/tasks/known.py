@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_envs.code.tasks.asserts import Checks, called_check, listed_checks, parse
-from agent_envs.code.tasks.rows import Row, text_of
 from agent_envs.core import SettingsError
+from agent_envs.rows import Row, text_of
 
 MOST_INPUTS = 64
 """Inputs of an EvalPlus row that are used: its own first, then those that were added."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import sys
@@ -16,6 +17,7 @@ from agent_envs.core import SPLITS, SettingsError
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
 from agent_envs.math.told import mistaken
+from agent_envs.rows import MOST_TEXT
 
 HERE = Path(__file__).parent / "data"
 GSM8K, MATH = HERE / "gsm8k.jsonl", HERE / "math"
@@ -94,6 +96,14 @@ def test_parquet_is_read_as_json_lines_are(tmp_path: Path) -> None:
         MathEnv(config(tmp_path / "bad.parquet")).tasks("train")
 
 
+def test_a_packed_file_is_read_as_a_plain_one(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(GSM8K.read_bytes()))
+    assert everything(MathEnv(config(tmp_path / "rows.jsonl.gz"))) == everything(MathEnv(config(GSM8K)))
+    (tmp_path / "bad.jsonl.gz").write_text("{}")
+    with pytest.raises(SettingsError, match=r"bad\.jsonl\.gz cannot be read"):
+        MathEnv(config(tmp_path / "bad.jsonl.gz")).tasks("train")
+
+
 def test_a_data_set_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("datasets")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -127,11 +137,16 @@ def test_reasoning_gym_families_keep_the_contract_and_their_own_scores(family: s
     ("line", "words"),
     [
         ("no json", "line 1 is no JSON"),
-        ("[1]", "line 1 is no JSON object"),
         ('{"answer": "3"}', "row 1 has no question"),
         ('{"question": "3?"}', "row 1 has no answer"),
         ('{"question": "3?", "answer": "####"}', "row 1 has an empty answer"),
         ('{"problem": "3?", "solution": "it is 3"}', "row 1 has no answer"),
+        ('{"question": "\\ud800", "answer": "3"}', "row 1: 'question' holds characters that no file can hold"),
+        ('{"question": "3?", "answer": "\\u0000"}', "row 1: 'answer' holds characters"),
+        (
+            f'{{"problem": "3?", "solution": "{"a" * (MOST_TEXT + 1)}"}}',
+            "row 1: 'solution' must be a text of at most 256 Ki",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, line: str, words: str) -> None:

@@ -18,28 +18,21 @@ from agent_envs.core import SettingsError
 Row = Mapping[str, Any]
 
 ENDINGS = (".jsonl", ".jsonl.gz")
+SPLIT_OF = {"train": "train", "valid": "valid", "validation": "valid", "test": "test"}
+"""What a part of a source may be called → its split."""
 MOST_FILE, MOST_LINE = 1 << 30, 1 << 25
 """Bytes, unpacked."""
 MOST_TEXT = 1 << 18
 """Characters of one text."""
-_NAMES = {"train": "train", "valid": "valid", "validation": "valid", "test": "test"}
 
 
-def parts_of(source: str) -> dict[str, Path]:
-    """Split → file; "" for a file that is for all of them. Raises SettingsError when there is none."""
+def parts_of(source: str, endings: tuple[str, ...] = ENDINGS) -> dict[str, Path]:
+    """Split → file of a folder; "" → a file that is for all splits; nothing where neither is there."""
     path = Path(source).expanduser()
     if path.is_dir():
         named = ((file, file.name.partition(".")) for file in sorted(path.iterdir()))
-        files = {_NAMES[stem]: file for file, (stem, _, end) in named if stem in _NAMES and f".{end}" in ENDINGS}
-        if not files:
-            raise SettingsError(f"code: {source} holds none of train.jsonl, valid.jsonl and test.jsonl")
-        return files
-    if not path.name.endswith(ENDINGS) or not path.is_file():
-        raise SettingsError(
-            f"code: no source {source!r}: use generated, a .jsonl or .jsonl.gz file, or a folder with some of "
-            "train.jsonl, valid.jsonl and test.jsonl"
-        )
-    return {"": path}
+        return {SPLIT_OF[stem]: file for file, (stem, _, end) in named if stem in SPLIT_OF and f".{end}" in endings}
+    return {"": path} if path.name.endswith(endings) and path.is_file() else {}
 
 
 def rows_of(file: Path) -> Iterator[tuple[str, Row]]:
@@ -72,13 +65,17 @@ def text_of(row: Row, keys: tuple[str, ...], where: str, *, needed: bool = True)
     """The text under the first of these keys that is there; "" when none is and it is not needed."""
     for key in keys:
         value = row.get(key)
-        if value is None:
-            continue
-        if not isinstance(value, str) or len(value) > MOST_TEXT:
-            raise SettingsError(f"{where}: {key!r} must be a text of at most {MOST_TEXT >> 10} Ki characters")
-        if any("\ud800" <= char <= "\udfff" for char in value) or "\0" in value:
-            raise SettingsError(f"{where}: {key!r} holds characters that no file can hold")
-        return value
+        if value is not None:
+            return checked(value, key, where)
     if needed:
         raise SettingsError(f"{where} has no {' or '.join(map(repr, keys))}")
     return ""
+
+
+def checked(value: Any, key: str, where: str) -> str:
+    """The value under a key, where it is a text that can be used. Raises SettingsError."""
+    if not isinstance(value, str) or len(value) > MOST_TEXT:
+        raise SettingsError(f"{where}: {key!r} must be a text of at most {MOST_TEXT >> 10} Ki characters")
+    if any("\ud800" <= char <= "\udfff" for char in value) or "\0" in value:
+        raise SettingsError(f"{where}: {key!r} holds characters that no file can hold")
+    return value
