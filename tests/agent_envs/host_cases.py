@@ -5,7 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+
+import pytest
+from broken_env import BrokenEnv
+
+from agent_envs.faults import EnvFault, HostLost, Stage
+from agent_envs.hosts import EnvHosts, HostSettings, RemoteEnv
+
+ONE = HostSettings(processes=1, memory_mb=256)
 
 
 def running(pid: int) -> bool:
@@ -36,3 +45,49 @@ def wait_for(file: Path, seconds: float = 20.0) -> str:
         assert time.monotonic() < deadline, f"{file} never came"
         time.sleep(0.02)
     return file.read_text()
+
+
+class Group:
+    """Environments that can be told to break, in one process: one of them breaks, and one stands beside it."""
+
+    def __init__(self, when: Path, settings: HostSettings = ONE) -> None:
+        self.when = when
+        self.hosts = EnvHosts(partial(BrokenEnv, when), settings)
+        self.neighbour: RemoteEnv
+
+    def begin(self) -> RemoteEnv:
+        env = self.hosts.make()
+        env.reset(seed=0)
+        return env
+
+    def break_it(self, how: str, where: str) -> pytest.ExceptionInfo[EnvFault]:
+        self.neighbour = self.begin()
+        env = self.hosts if where == "make" else self.begin()
+        self.when.write_text(f"{how}@{where}")
+        try:
+            with pytest.raises(EnvFault) as caught:
+                getattr(env, where)(*["SAY(red)"] * (where == "step"))
+        finally:
+            self.when.unlink()
+        assert caught.value.stage == Stage(where)
+        if isinstance(env, RemoteEnv):
+            if where != "close":
+                with pytest.raises(RuntimeError, match="must not be used again"):
+                    env.step("SAY(red)")
+            env.close()
+        return caught
+
+    def neighbour_lives(self) -> bool:
+        try:
+            self.neighbour.step("SAY(red)")
+        except HostLost:
+            return False
+        finally:
+            self.neighbour.close()
+        return True
+
+    def fresh_one_works(self) -> bool:
+        env = self.begin()
+        fine = env.step("SAY(red)")[1] >= 0
+        env.close()
+        return fine

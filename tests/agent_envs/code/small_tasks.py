@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent_envs.actions import render
 from agent_envs.code.config import CodeConfig
 from agent_envs.code.env import CodeEnv
 from agent_envs.code.prompt import prompt_of
@@ -75,3 +76,17 @@ class SmallEnv(CodeEnv):
 def small(**settings: object) -> SmallEnv:
     """The environment with these settings, in namespaces."""
     return SmallEnv(CodeConfig(**{"sandbox": "namespace", **settings}))  # type: ignore[arg-type]
+
+
+REPAIR = "small-train-0"
+"""A file with a bug, in English."""
+
+
+def started(task: str | Task = REPAIR, **settings: object) -> SmallEnv:
+    env = small(**settings)
+    env.reset(options={"task": task})
+    return env
+
+
+def do(env: SmallEnv, name: str, args: str = "", body: str | None = None) -> str:
+    return env.step(render(name, args, "", body))[0]
