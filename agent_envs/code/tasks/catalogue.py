@@ -77,7 +77,7 @@ def programs() -> Mapping[str, Program]:
     """Name → program, in the order of the library."""
     found = {}
     for family in FAMILIES:
-        module = import_module(f"agent_envs.code.tasks.library.{family}")
+        module = import_module(f"agent_envs.code.tasks.programs.{family}")
         for name in _texts(module):
             found[name] = _program(getattr(module, name), family)
     return found

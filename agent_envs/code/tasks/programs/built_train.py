@@ -20,18 +20,18 @@ from agent_envs.code.tasks.inputs import (
     text,
     words,
 )
-from agent_envs.code.tasks.library.counts import best_key, count_first_letters
-from agent_envs.code.tasks.library.digits import reverse_digits
-from agent_envs.code.tasks.library.divisors import divisors, is_prime
-from agent_envs.code.tasks.library.letters import is_whole_number
-from agent_envs.code.tasks.library.lists import chunks, columns, rotate
-from agent_envs.code.tasks.library.machines import Gauge
-from agent_envs.code.tasks.library.nested import flatten, swap_pairs
-from agent_envs.code.tasks.library.numbers import count_coins
-from agent_envs.code.tasks.library.order import leaders, median
-from agent_envs.code.tasks.library.strings import run_lengths, split_text
-from agent_envs.code.tasks.library.sums import best_row, count_above
-from agent_envs.code.tasks.library.words import big_words, initials
+from agent_envs.code.tasks.programs.counts import best_key, count_first_letters
+from agent_envs.code.tasks.programs.digits import reverse_digits
+from agent_envs.code.tasks.programs.divisors import divisors, is_prime
+from agent_envs.code.tasks.programs.letters import is_whole_number
+from agent_envs.code.tasks.programs.lists import chunks, columns, rotate
+from agent_envs.code.tasks.programs.machines import Gauge
+from agent_envs.code.tasks.programs.nested import flatten, swap_pairs
+from agent_envs.code.tasks.programs.numbers import count_coins
+from agent_envs.code.tasks.programs.order import leaders, median
+from agent_envs.code.tasks.programs.strings import run_lengths, split_text
+from agent_envs.code.tasks.programs.sums import best_row, count_above
+from agent_envs.code.tasks.programs.words import big_words, initials
 from agent_envs.code.tasks.reference import reference
 
 

@@ -14,15 +14,15 @@ from agent_envs.code.tasks.inputs import (
     together,
     words,
 )
-from agent_envs.code.tasks.library.classes import Window
-from agent_envs.code.tasks.library.digits import digit_sum, to_binary
-from agent_envs.code.tasks.library.divisors import common_multiple, is_leap_year
-from agent_envs.code.tasks.library.letters import count_vowels, drop_vowels
-from agent_envs.code.tasks.library.lists import every, group_equal
-from agent_envs.code.tasks.library.nested import largest, sort_items
-from agent_envs.code.tasks.library.order import merge
-from agent_envs.code.tasks.library.strings import common_start, fill_left
-from agent_envs.code.tasks.library.words import longest_word
+from agent_envs.code.tasks.programs.classes import Window
+from agent_envs.code.tasks.programs.digits import digit_sum, to_binary
+from agent_envs.code.tasks.programs.divisors import common_multiple, is_leap_year
+from agent_envs.code.tasks.programs.letters import count_vowels, drop_vowels
+from agent_envs.code.tasks.programs.lists import every, group_equal
+from agent_envs.code.tasks.programs.nested import largest, sort_items
+from agent_envs.code.tasks.programs.order import merge
+from agent_envs.code.tasks.programs.strings import common_start, fill_left
+from agent_envs.code.tasks.programs.words import longest_word
 from agent_envs.code.tasks.reference import reference
 
 

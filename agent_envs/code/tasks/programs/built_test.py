@@ -16,17 +16,17 @@ from agent_envs.code.tasks.inputs import (
     positive,
     spelled,
 )
-from agent_envs.code.tasks.library.classes import Wallet
-from agent_envs.code.tasks.library.counts import best_points, count_each, keys_by_value
-from agent_envs.code.tasks.library.digits import digit_root, roman
-from agent_envs.code.tasks.library.letters import same_letters, shift_letters
-from agent_envs.code.tasks.library.lists import each_once, running_sums, take_until
-from agent_envs.code.tasks.library.machines import Robot
-from agent_envs.code.tasks.library.numbers import steps_to_one
-from agent_envs.code.tasks.library.order import zeros_last
-from agent_envs.code.tasks.library.places import place_of_max
-from agent_envs.code.tasks.library.recursion import in_base
-from agent_envs.code.tasks.library.strings import squeeze
+from agent_envs.code.tasks.programs.classes import Wallet
+from agent_envs.code.tasks.programs.counts import best_points, count_each, keys_by_value
+from agent_envs.code.tasks.programs.digits import digit_root, roman
+from agent_envs.code.tasks.programs.letters import same_letters, shift_letters
+from agent_envs.code.tasks.programs.lists import each_once, running_sums, take_until
+from agent_envs.code.tasks.programs.machines import Robot
+from agent_envs.code.tasks.programs.numbers import steps_to_one
+from agent_envs.code.tasks.programs.order import zeros_last
+from agent_envs.code.tasks.programs.places import place_of_max
+from agent_envs.code.tasks.programs.recursion import in_base
+from agent_envs.code.tasks.programs.strings import squeeze
 from agent_envs.code.tasks.reference import reference
 
 
