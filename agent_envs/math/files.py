@@ -96,21 +96,25 @@ def _read(row: Row, where: str) -> tuple[str, tuple[str, int, Problem]]:
     if isinstance(answer, int | float) and not isinstance(answer, bool):
         answer = f"{answer}"
     if not isinstance(answer, str):
-        try:
-            answer = boxed(told)
-        except ValueError as error:
-            message = f"{where} has no answer: a text under 'answer', or \\boxed{{}} in 'solution', is needed"
-            raise SettingsError(message) from error
+        answer = _box(told, where)
     elif "####" in checked(answer, "answer", where):
         text, _, answer = answer.rpartition("####")
         told = told or text
     elif "\\boxed{" in answer:
-        answer = boxed(answer)
+        answer = _box(answer, where)
     if not answer.strip():
         raise SettingsError(f"{where} has an empty answer")
     lines = (_CALCULATED.sub("", line).strip() for line in told.splitlines())
     problem = Problem(answer.strip(), solution=tuple(line for line in lines if line))
     return question, (question, _level(row), problem)
+
+
+def _box(text: str, where: str) -> str:
+    try:
+        return boxed(text)
+    except ValueError as error:
+        message = f"{where} has no answer: a text under 'answer', or \\boxed{{}} in 'solution', is needed"
+        raise SettingsError(message) from error
 
 
 def _level(row: Row) -> int:

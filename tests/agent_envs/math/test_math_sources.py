@@ -141,6 +141,7 @@ def test_reasoning_gym_families_keep_the_contract_and_their_own_scores(family: s
         ('{"question": "3?"}', "row 1 has no answer"),
         ('{"question": "3?", "answer": "####"}', "row 1 has an empty answer"),
         ('{"problem": "3?", "solution": "it is 3"}', "row 1 has no answer"),
+        (r'{"problem": "3?", "answer": "\\boxed{3"}', "row 1 has no answer"),
         ('{"question": "\\ud800", "answer": "3"}', "row 1: 'question' holds characters that no file can hold"),
         ('{"question": "3?", "answer": "\\u0000"}', "row 1: 'answer' holds characters"),
         (
