@@ -66,24 +66,53 @@ class States:
         return self.turn == (int(np.median(last)) // 2 if len(last) else 0)
 
 
+@dataclass(frozen=True)
+class Passed:
+    """What is known of an episode of n turns."""
+
+    task: str
+    group: tuple[int, str]
+    """Level and language of the task."""
+    success: bool
+    values: Sequence[float]
+    """V of each of the n + 1 states, or of the first n."""
+    oracle: Sequence[float | None]
+    """The environment's chance of success in the same states."""
+    turns: int
+
+
 def states_of(episodes: Sequence[Episode], values: Sequence[Sequence[float]]) -> States:
     """``values``: V of every state of each episode. The last states, in which nothing was done, are left out."""
+    return states_passed(
+        [
+            Passed(
+                e.job.task.id,
+                (e.job.task.level, e.job.task.language),
+                bool(e.success),
+                value,
+                [e.root.oracle, *(state.oracle for _, state in e.turns)],
+                len(e.turns),
+            )
+            for e, value in zip(episodes, values, strict=True)
+        ]
+    )
+
+
+def states_passed(episodes: Sequence[Passed]) -> States:
+    """The states of ``episodes`` in which an action was taken."""
     tasks: dict[str, int] = {}
     groups: dict[tuple[int, str], int] = {}
     columns: list[tuple[float, ...]] = []
-    for number, (episode, value) in enumerate(zip(episodes, values, strict=True)):
-        task = episode.job.task
+    for number, e in enumerate(episodes):
         told = (
             number,
-            tasks.setdefault(task.id, len(tasks)),
-            groups.setdefault((task.level, task.language), len(groups)),
-            len(episode.turns),
-            float(bool(episode.success)),
+            tasks.setdefault(e.task, len(tasks)),
+            groups.setdefault(e.group, len(groups)),
+            e.turns,
+            float(e.success),
         )
-        passed = [episode.root, *(state for _, state in episode.turns)]
         columns += [
-            (*told, k, value[k], np.nan if (known := passed[k].oracle) is None else known)
-            for k in range(len(episode.turns))
+            (*told, k, e.values[k], np.nan if (known := e.oracle[k]) is None else known) for k in range(e.turns)
         ]
     table = np.asarray(columns, dtype=np.float64).reshape(-1, 8).T
     episode_X, task_X, group_X, turns_X, turn_X = (table[i].astype(np.int_) for i in (0, 1, 2, 3, 5))

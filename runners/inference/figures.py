@@ -54,7 +54,8 @@ def rows_of(points: Sequence[Point]) -> list[Row]:
     """Every point with what can be said of it. Points without a played task are left out."""
     rows = []
     for point in (p for p in points if known(p)):
-        beside = [p for p in points if p.budget == point.budget and p.scorer in BASELINES and p is not point]
+        like = [p for p in points if (p.agent, p.budget) == (point.agent, point.budget) and p is not point]
+        beside = [p for p in like if p.scorer in BASELINES]
         rows.append(
             Row(
                 point.agent,

@@ -14,7 +14,7 @@ from agents.critic import Critic
 from agents.engine import SamplingSettings
 from agents.rollout import SearchPlan
 from agents.scorers import ScorerKind, Scoring
-from agents.tot import Searched
+from agents.tot import Searched, ToTSettings
 from runners.config import UserError
 from runners.controller import Controller
 from runners.inference import best_of_n, early_stop
@@ -55,6 +55,11 @@ class Player:
         return evaluate_tasks(
             self.controller, asked.sampling, tasks, self.console, seed=asked.seed, samples=samples, search=search
         )
+
+    @property
+    def read(self) -> int:
+        """Tokens that were read for values so far."""
+        return self.critic.encoded_tokens if self.critic else 0
 
     def lines(self, result: Result) -> list[list[Line]]:
         return lines_of(result, self.critic, getattr(self.env, "grammar", None))
@@ -121,11 +126,10 @@ def weights_of(asked: Asked, kind: ScorerKind, valid: Sequence[Sequence[Line]]) 
 
 def _best_of_n(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
     settings: BestOfN = asked.parts["best_of_n"]
-    before = player.critic.encoded_tokens if player.critic else 0
+    before = player.read
     lines = player.lines(player.play(tasks, asked, max(settings.n)))
-    episodes = sum(map(len, lines))
-    value_tokens = (player.critic.encoded_tokens - before) / max(1, episodes) if player.critic else 0.0
-    found = Found([single(asked, lines)])
+    value_tokens = (player.read - before) / max(1, sum(map(len, lines)))
+    found = Found([single(lines)])
     for kind in asked.kinds:
         weights = weights_of(asked, kind, valid)
         if kind.mixed:
@@ -134,7 +138,7 @@ def _best_of_n(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[
     return found
 
 
-def single(asked: Asked, tasks: Sequence[Sequence[Line]]) -> Point:
+def single(tasks: Sequence[Sequence[Line]]) -> Point:
     """One episode of each task: what every way of spending more has to beat."""
     success = tuple(mean([line.success for line in lines]) for lines in tasks)
     tokens = tuple(mean([float(sum(line.tokens)) for line in lines]) for lines in tasks)
@@ -151,47 +155,60 @@ def plans(asked: Asked) -> list[Any]:
         raise UserError(str(error)) from None
 
 
+def searched(
+    asked: Asked, player: Player, tasks: Sequence[Task], tot: ToTSettings, kind: ScorerKind, weights: Weights,
+    budget: int,
+) -> Point:  # fmt: skip
+    """What a search that ``kind`` leads makes of each task. ``budget`` is what the point is called by."""
+    before = player.read
+    plan = SearchPlan(tot, Scoring(kind, weights.form, weights.weight, player.discount))
+    result = player.play(tasks, asked, 1, plan)
+    searches = [o if isinstance(o, Searched) else None for o in result.outcomes]
+    success = tuple(math.nan if s is None else float(bool(s.success)) for s in searches)
+    tokens = tuple(math.nan if s is None else float(s.sampled_tokens) for s in searches)
+    return Point(Agent.TOT, kind, budget, success, tokens, (player.read - before) / max(1, len(tasks)))
+
+
 def _tot(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
-    found = Found([single(asked, player.lines(player.play(tasks, asked, 1)))])
+    found = Found([single(player.lines(player.play(tasks, asked, 1)))])
     for kind in asked.kinds:
         weights = weights_of(asked, kind, valid)
         if kind.mixed:
             found.weights[kind] = weights.weight
-        for tot in plans(asked):
-            plan = SearchPlan(tot, Scoring(kind, weights.form, weights.weight, player.discount))
-            before = player.critic.encoded_tokens if player.critic else 0
-            result = player.play(tasks, asked, 1, plan)
-            read = player.critic.encoded_tokens - before if player.critic else 0
-            searches = [o if isinstance(o, Searched) else None for o in result.outcomes]
-            success = tuple(math.nan if s is None else float(bool(s.success)) for s in searches)
-            tokens = tuple(math.nan if s is None else float(s.sampled_tokens) for s in searches)
-            found.points.append(Point(Agent.TOT, kind, tot.branch, success, tokens, read / max(1, len(tasks))))
+        found.points += [searched(asked, player, tasks, tot, kind, weights, tot.branch) for tot in plans(asked)]
     return found
 
 
 def _early_stop(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
     settings: EarlyStop = asked.parts["early_stop"]
     lines = player.lines(player.play(tasks, asked, asked.samples))
-    found = Found([single(asked, lines)])
-    flat = [line for mine in valid for line in mine]
+    found = Found([single(lines)])
     told: Likelihood = asked.parts.get("logprob", Likelihood())
     for kind in asked.kinds:
-        weights = Weights(told.form, told.weight or 1.0)
-        tried = best_of_n.candidates(valid, kind, weights) if kind.mixed and not told.weight else [weights]
-        stop = early_stop.choose(flat, kind, tried, settings.first, settings.max_loss)
+        stop, figures = stopping(lines, valid, kind, settings, told)
         if kind.mixed:
             found.weights[kind] = stop.weights.weight
-        found.stops.append(
-            {
-                "scorer": kind.value,
-                "rule": stop.rule.value,
-                "threshold": stop.threshold,
-                "validation_saved": early_stop.saved(flat, stop),
-                "figures": early_stop.figures(lines, stop),
-                "stopped": stopped(lines, stop),
-            }
-        )
+        found.stops.append(figures)
     return found
+
+
+def stopping(
+    tasks: Sequence[Sequence[Line]], valid: Sequence[Sequence[Line]], kind: ScorerKind, settings: EarlyStop,
+    told: Likelihood,
+) -> tuple[early_stop.Stop, dict[str, Any]]:  # fmt: skip
+    """The rule that does best on validation episodes, and what it saves and loses on those of ``tasks``."""
+    flat = [line for mine in valid for line in mine]
+    weights = Weights(told.form, told.weight or 1.0)
+    tried = best_of_n.candidates(valid, kind, weights) if kind.mixed and not told.weight else [weights]
+    stop = early_stop.choose(flat, kind, tried, settings.first, settings.max_loss)
+    return stop, {
+        "scorer": kind.value,
+        "rule": stop.rule.value,
+        "threshold": stop.threshold,
+        "validation_saved": early_stop.saved(flat, stop),
+        "figures": early_stop.figures(tasks, stop),
+        "stopped": stopped(tasks, stop),
+    }
 
 
 def stopped(tasks: Sequence[Sequence[Line]], stop: early_stop.Stop) -> dict[str, float]:

@@ -15,6 +15,7 @@ from runners.config import UserError, plain
 from runners.folder import write_whole
 from runners.inference.figures import BASELINES, Row, rows_of
 from runners.inference.program import Found
+from runners.inference.settings import Agent
 from runners.intervals import Interval
 
 COLUMNS = ("agent", "scorer", "budget", "success", "tokens", "value tokens", *(f"over {b}" for b in BASELINES))
@@ -108,27 +109,38 @@ def as_csv(found: Found) -> str:
 
 
 def draw(found: Found, title: str, path: Path) -> None:
-    """Success against sampled tokens, a line for each scorer."""
+    """Success against sampled tokens: a panel for each agent, a line for each scorer, and the one episode in all."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
     rows = rows_of(found.points)
-    for scorer in dict.fromkeys(row.scorer for row in rows):
-        mine = sorted((row for row in rows if row.scorer == scorer), key=lambda row: row.tokens.mean)
-        y = [row.success.mean for row in mine]
-        error = [
-            [row.success.mean - row.success.low for row in mine],
-            [row.success.high - row.success.mean for row in mine],
-        ]
-        label = "one episode" if scorer == "none" else scorer
-        axes.errorbar([row.tokens.mean for row in mine], y, yerr=error, marker="o", ms=4, capsize=3, label=label)
-    axes.set(xlabel="sampled tokens per task", ylabel="success", ylim=(0, 1), title=title)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize="small")
+    alone = [row for row in rows if row.scorer == "none"]
+    agents = list(dict.fromkeys(row.agent for row in rows if row.scorer != "none")) or [Agent.REACT]
+    figure = Figure(figsize=(0.5 + 6.5 * len(agents), 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    # A scorer has one colour in all panels.
+    colours = {scorer: f"C{i}" for i, scorer in enumerate(dict.fromkeys(row.scorer for row in rows))}
+    for axes, agent in zip(figure.subplots(1, len(agents), squeeze=False)[0], agents, strict=True):
+        mine = [*alone, *(row for row in rows if row.agent == agent and row.scorer != "none")]
+        for scorer in dict.fromkeys(row.scorer for row in mine):
+            _curve(axes, [row for row in mine if row.scorer == scorer], colours[scorer])
+        named = f"{title}: {agent}" if len(agents) > 1 else title
+        axes.set(xlabel="sampled tokens per task", ylabel="success", ylim=(0, 1), title=named)
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize="small")
     figure.savefig(path, dpi=150)
+
+
+def _curve(axes: Any, rows: Sequence[Row], colour: str) -> None:
+    rows = sorted(rows, key=lambda row: row.tokens.mean)
+    y = [row.success.mean for row in rows]
+    error = [
+        [row.success.mean - row.success.low for row in rows],
+        [row.success.high - row.success.mean for row in rows],
+    ]
+    label = "one episode" if rows[0].scorer == "none" else rows[0].scorer
+    x = [row.tokens.mean for row in rows]
+    axes.errorbar(x, y, yerr=error, marker="o", ms=4, capsize=3, label=label, color=colour)
 
 
 def write(found: Found, title: str, out: Path) -> None:

@@ -1,0 +1,243 @@
+"""What a critic is worth at inference: success against sampled tokens, by what chooses, on the same tasks.
+
+    python benchmarks/search_budget.py --run RUN --name countdown
+    python benchmarks/search_budget.py --run RUN --name countdown --budgets 2 4 8 --tasks 300
+
+RUN is a run folder of `train.py` whose algorithm has a critic; its policy should succeed in 0.3 to 0.7 of the tasks. A
+budget is counted in episodes: best-of-n plays so many, and a search may sample as many tokens as they take on
+validation tasks. A search that is told when a puzzle is solved ends there; best-of-n sees no verdict. The weight of the
+log-probability in a mixed score, and the threshold below which an episode is given up, are chosen on validation tasks.
+
+Each cell is stored as it ends, so a stopped study goes on where it was. Writes search-NAME.json, .md, .csv and .png,
+and exits with 1 where a condition does not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import torch
+import tyro
+from rich.console import Console
+
+from agent_envs import registry
+from agent_envs.core import Task
+from agents.engine import SamplingSettings
+from agents.scorers import SEARCHERS, ScorerKind
+from agents.tot import Strategy, ToTSettings
+from algorithms.selfac import TerminalTarget
+from benchmarks import timing
+from benchmarks.cells import Cells
+from runners import calibration, checkpoint
+from runners.config import UserError, plain, run_program
+from runners.controller import Controller
+from runners.evaluate import Evaluate, policies_of
+from runners.inference import best_of_n, program, report
+from runners.inference.figures import Point, Row, rows_of
+from runners.inference.lines import Line, Weights
+from runners.inference.program import Asked, Found, Player
+from runners.inference.settings import Agent, EarlyStop, Likelihood
+from runners.intervals import mean
+from runners.measure import has_oracle, pick_tasks
+from runners.runs import Run, locate
+from runners.workers.local import LocalWorkers
+
+K = ScorerKind
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class SearchBudget:
+    """Success against sampled tokens, for every scorer."""
+
+    run: Path
+    """Run folder of train.py, or one of its checkpoints; the environment is that of the run."""
+    name: str
+    """What the files of the result are called by."""
+    budgets: tuple[int, ...] = (2, 4, 8)
+    """In episodes of a task, from 2 on."""
+    tasks: int = 300
+    """Test tasks, the same for all."""
+    valid_tasks: int = 150
+    """Validation tasks on which weights and thresholds are chosen."""
+    samples: int = 4
+    """Episodes of each of them."""
+    branch: int = 3
+    """Actions that a search samples in a state."""
+    beam: int = 1
+    """States that a search expands before it looks at their children."""
+    search: Strategy = Strategy.BEST_FIRST
+    """Which states are expanded."""
+    max_loss: float = 0.01
+    """Share of the validation episodes that giving up early may lose."""
+    seed: int = 0
+    """Seed of the sampling."""
+    slots: int = 128
+    """Episodes played at once."""
+    cells: Path = Path("runs/search")
+    """Folder in which the cells of NAME are kept."""
+    out: Path = ROOT / "benchmarks" / "results"
+    """Folder of the result."""
+
+
+CHOOSERS = (K.RANDOM, K.MAJORITY, K.LOGPROB, K.VALUE, K.VALUE_LOGPROB, K.END_VALUE, K.END_VALUE_LOGPROB, K.ORACLE)
+STOPPERS = (K.VALUE, K.LOGPROB, K.VALUE_LOGPROB, K.RANDOM)
+
+
+@dataclass(frozen=True)
+class Played:
+    """The episodes of some tasks, and what was read for the values of one."""
+
+    lines: list[list[Line]]
+    value_tokens: float
+
+    @classmethod
+    def of(cls, cell: Mapping[str, Any]) -> Played:
+        return cls([[_line(one) for one in mine] for mine in cell["lines"]], cell["value_tokens"])
+
+
+def _line(cell: Mapping[str, Any]) -> Line:
+    return Line(**{name: tuple(x) if isinstance(x, list) else x for name, x in cell.items()})
+
+
+def played(player: Player, asked: Asked, tasks: Sequence[Task], samples: int) -> dict[str, Any]:
+    """A cell: every task ``samples`` times. Answers are kept as text, of which equal ones are the same."""
+    before = player.read
+    lines = player.lines(player.play(tasks, asked, samples))
+    told = [[replace(line, answer=repr(line.answer)) for line in mine] for mine in lines]
+    return {"lines": plain(told), "value_tokens": (player.read - before) / max(1, sum(map(len, lines)))}
+
+
+def measure(settings: SearchBudget, player: Player, asked: Asked, cells: Cells) -> dict[str, Any]:
+    """Everything, from cells that are there and others that are measured first."""
+    tasks = pick_tasks(player.env, "test", settings.tasks)
+    chosen = pick_tasks(player.env, "valid", settings.valid_tasks)
+    valid = Played.of(cells.get("episodes-valid", lambda: played(player, asked, chosen, settings.samples)))
+    most = max(settings.budgets)
+    test = Played.of(cells.get("episodes-test", lambda: played(player, asked, tasks, most)))
+    found = Found([program.single(test.lines)])
+    for kind in asked.kinds:
+        weights = Weights()
+        if kind.mixed:
+            weights = best_of_n.choose_weight(valid.lines, kind, settings.samples, weights)
+            found.weights[kind] = weights.weight
+        found.points += [best_of_n.point(test.lines, kind, n, weights, test.value_tokens) for n in settings.budgets]
+    whole = mean([float(sum(line.tokens)) for mine in valid.lines for line in mine])
+    oracle = has_oracle(player.env, "test")
+    for kind in (k for k in SEARCHERS if oracle or k != K.ORACLE):
+        weights = Weights(weight=found.weights.get(kind, 1.0))
+        for n in settings.budgets:
+            tot = ToTSettings(settings.branch, settings.search, settings.beam, tokens=round(n * whole))
+            ask = partial(program.searched, asked, player, tasks, tot, kind, weights, n)
+            cell = cells.get(f"tot-{kind}-{n}", ask)
+            found.points.append(_point(cell))
+            player.console.print(f"{kind}, {n}: {mean(found.points[-1].success):.3f}", highlight=False)
+    first = [mine[: settings.samples] for mine in test.lines]
+    stopping = EarlyStop(settings.max_loss)
+    found.stops = [program.stopping(first, valid.lines, kind, stopping, Likelihood())[1] for kind in STOPPERS]
+    return {"found": found, "critic": critic(test.lines, tasks), "tokens_of_an_episode": whole}
+
+
+def _point(cell: Mapping[str, Any]) -> Point:
+    """A cell as it was stored; a task that was never played to an end is stored as NaN."""
+    return Point(**{name: tuple(x) if isinstance(x, list) else x for name, x in cell.items()})
+
+
+def critic(lines: Sequence[Sequence[Line]], tasks: Sequence[Task]) -> dict[str, Any]:
+    """How well the critic foretells success, on the same episodes (`runners.calibration`)."""
+    told = [
+        calibration.Passed(
+            task.id,
+            (task.level, task.language),
+            line.success > 0,
+            line.values,
+            line.oracle or [None] * len(line.values),
+            len(line.tokens),
+        )
+        for task, mine in zip(tasks, lines, strict=True)
+        for line in mine
+        if line.values is not None
+    ]
+    return calibration.calibration(calibration.states_passed(told)) if told else {}
+
+
+def conditions(rows: Sequence[Row], stops: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bool]]:
+    """What must hold, each with whether it does."""
+    alone = next(row for row in rows if row.scorer == "none")
+    yield f"one episode succeeds in {alone.success}: 0.3 to 0.7", 0.3 <= alone.success.mean <= 0.7
+    yield f"{alone.tasks} tasks: at least 300", alone.tasks >= 300
+    for better, base in ((K.VALUE, K.RANDOM), (K.VALUE_LOGPROB, K.LOGPROB)):
+        for row in (r for r in rows if r.scorer == better):
+            less = next(r for r in rows if (r.agent, r.budget, r.scorer) == (row.agent, row.budget, base))
+            where = f"{row.agent}, {row.budget} episodes' tokens: {better} {row.success}, {base} {less.success}"
+            yield f"{where}: paired difference {row.over[base]} above 0", row.over[base].low > 0
+            yield f"{where}: intervals apart", row.success.low > less.success.high
+    for stop in (s for s in stops if s["scorer"] in (K.VALUE, K.VALUE_LOGPROB)):
+        figures = stop["figures"]
+        saved, lost = figures["failing_saved"], figures["success_lost"]
+        yield f"early stop by {stop['scorer']}: saves {saved} of failing tokens: at least 0.25", saved.mean >= 0.25
+        yield f"early stop by {stop['scorer']}: loses {lost} of the episodes: at most 0.01", lost.mean <= 0.01
+
+
+def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Asked, LocalWorkers, dict[str, Any]]:
+    """Who plays, what it is asked, and what all figures depend on. Raises UserError."""
+    run, chosen = locate(settings.run, console)
+    name, parts = run.train.env, dict(run.parts)
+    env = registry.make(name, parts[name])
+    parts["react"] = replace(parts["react"], oracle=has_oracle(env, "test"))
+    evaluate = Evaluate(env=name, model=str(chosen), slots=settings.slots, seed=settings.seed)
+    policies = policies_of(evaluate, env, parts, console)
+    if policies.critic is None:
+        raise UserError(f"{settings.run} has no critic: name a run of an algorithm with one")
+    workers = LocalWorkers(lambda: policies.worker)
+    console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
+    controller = Controller(workers, settings.slots, parts["faults"])
+    controller.load(0, policies.adapters["trained"])
+    verifies = getattr(policies.algorithm, "terminal_target", None) == TerminalTarget.OUTCOME
+    player = Player(
+        controller, env, console, policies.critic, float(getattr(policies.algorithm, "discount", 1.0)), verifies
+    )
+    kinds = tuple(k for k in CHOOSERS if verifies or not k.startswith("end_value"))
+    sampling = SamplingSettings(run.train.temperature)
+    asked = Asked(Agent.BEST_OF_N, kinds, {}, sampling, settings.samples, settings.seed, settings.slots)
+    return player, asked, workers, identity(settings, run, chosen)
+
+
+def identity(settings: SearchBudget, run: Run, chosen: Path) -> dict[str, Any]:
+    told = {k: v for k, v in plain(settings).items() if k not in ("run", "name", "cells", "out")}
+    sums = json.loads((chosen / checkpoint.MANIFEST).read_text("utf-8"))
+    return {**told, "checkpoint": sums, "env": run.parts[run.train.env], "base": run.train.model}
+
+
+def main() -> None:
+    settings = tyro.cli(SearchBudget)
+    if len(set(settings.budgets)) < len(settings.budgets) or min(settings.budgets) < 2:
+        raise UserError(f"--budgets must be different numbers from 2 on, not {settings.budgets}")
+    torch.set_num_threads(1)
+    console = Console()
+    player, asked, workers, depends = player_of(settings, console)
+    try:
+        told = measure(settings, player, asked, Cells(settings.cells / settings.name, depends))
+    finally:
+        workers.close()
+    found: Found = told["found"]
+    report.show(found, console)
+    out = settings.out / f"search-{settings.name}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    report.write(found, settings.name, out)
+    rows = rows_of(found.points)
+    result = {"settings": depends, **report.as_json(found), **{k: v for k, v in told.items() if k != "found"}}
+    sys.exit(timing.finish(plain(result), conditions(rows, found.stops), out, console))
+
+
+if __name__ == "__main__":
+    run_program(main)
