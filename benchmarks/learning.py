@@ -32,10 +32,10 @@ from agents.rollout import rollout
 from benchmarks.baselines import baselines, blanked, success
 from runners.config import dump_json
 from runners.evaluate import Evaluate, policies_of
+from runners.evaluation.measure import Result, pick_tasks
 from runners.intervals import Interval
-from runners.measure import Result, pick_tasks
-from runners.report import versions
 from runners.runs import Run, read_run
+from runners.training.report import versions
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "benchmarks" / "recipes"

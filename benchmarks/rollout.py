@@ -33,7 +33,7 @@ from agents.rollout import rollout
 from benchmarks import sampled, wiki_steps
 from benchmarks.timing import Spread, finish, interleaved, one_thread, print_table, ratio, seconds
 from benchmarks.variants import VOCABULARY, base_model
-from runners.measure import pick_tasks
+from runners.evaluation.measure import pick_tasks
 from runners.models import BaseSpec, load_base, source_of
 from runners.pretrain import PretrainSettings
 

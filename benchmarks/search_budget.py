@@ -37,18 +37,19 @@ from agents.tot import Strategy, ToTSettings
 from algorithms.selfac import TerminalTarget
 from benchmarks import timing
 from benchmarks.cells import Cells
-from runners import calibration, checkpoint
 from runners.config import UserError, plain, run_program
-from runners.controller import Controller
 from runners.evaluate import Evaluate, policies_of
+from runners.evaluation import calibration
+from runners.evaluation.measure import has_oracle, pick_tasks
 from runners.inference import best_of_n, program, report
 from runners.inference.figures import Point, Row, rows_of
 from runners.inference.lines import Line, Weights
 from runners.inference.program import Asked, Found, Player
 from runners.inference.settings import Agent, EarlyStop, Likelihood
 from runners.intervals import mean
-from runners.measure import has_oracle, pick_tasks
 from runners.runs import Run, locate
+from runners.training import checkpoint
+from runners.training.controller import Controller
 from runners.workers.local import LocalWorkers
 
 K = ScorerKind
@@ -153,7 +154,7 @@ def _point(cell: Mapping[str, Any]) -> Point:
 
 
 def critic(lines: Sequence[Sequence[Line]], tasks: Sequence[Task]) -> dict[str, Any]:
-    """How well the critic foretells success, on the same episodes (`runners.calibration`)."""
+    """How well the critic foretells success, on the same episodes (`runners.evaluation.calibration`)."""
     told = [
         calibration.Passed(
             task.id,

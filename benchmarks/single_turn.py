@@ -24,8 +24,8 @@ from agents.forest import grow
 from agents.react import Job, ReActSettings
 from agents.rollout import rollout
 from algorithms.grpo import GRPO
-from runners.learner import Learner
 from runners.settings import Train
+from runners.training.learner import Learner
 
 GROUP = 8
 """Answers to each prompt."""

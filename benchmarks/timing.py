@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from runners.config import dump_json
-from runners.report import versions
+from runners.training.report import versions
 
 Program = Callable[[], object]
 Name = TypeVar("Name")

@@ -35,17 +35,17 @@ from agents.forest import grow
 from agents.react import Episode, EpisodeId, Job
 from algorithms import algorithm_class
 from algorithms.base import Algorithm
-from runners.actors import actor_of
 from runners.config import UserError, dump_json, parse, run_program
-from runners.controller import Controller
-from runners.credit_quality import ABOUT, TITLES, by_turn, counts, quality, turns_of
 from runners.evaluate import Evaluate, policies_of
+from runners.evaluation.credit_quality import ABOUT, TITLES, by_turn, counts, quality, turns_of
+from runners.evaluation.measure import has_oracle, pick_tasks
 from runners.folder import write_whole
-from runners.judging import Judging, judge_settings, local_judge, remote_judge
-from runners.learner import Credited, Learner
-from runners.measure import has_oracle, pick_tasks
 from runners.models import load_base
 from runners.runs import Run, base_of, locate
+from runners.training.actors import actor_of
+from runners.training.controller import Controller
+from runners.training.judging import Judging, judge_settings, local_judge, remote_judge
+from runners.training.learner import Credited, Learner
 from runners.workers.local import LocalWorkers
 
 WHEN = ("base", "trained")

@@ -43,20 +43,21 @@ from agents.scorers import ScorerKind
 from agents.separate_critic import FILE as CRITIC_FILE
 from algorithms.base import Algorithm
 from algorithms.selfac import TerminalTarget
-from runners import calibration_report, evaluation_report, kinds
-from runners.actors import actor_of
-from runners.calibration import calibration, states_of
 from runners.config import UserError, dump_json, parse, run_program
-from runners.controller import Controller
+from runners.evaluation import calibration_report, kinds
+from runners.evaluation import report as evaluation_report
+from runners.evaluation.calibration import calibration, states_of
+from runners.evaluation.measure import Result, evaluate_tasks, has_oracle, pick_tasks
 from runners.inference import report as inference_report
 from runners.inference.program import Asked, Player, check
 from runners.inference.program import measure as measure_by_scores
 from runners.inference.settings import Agent, asks_oracle, check_scorers, scorers_of
 from runners.inference.settings import parts_of as inference_parts
-from runners.measure import Result, evaluate_tasks, has_oracle, pick_tasks
 from runners.models import TINY, BaseSpec, device_of, load_base, source_of
 from runners.pretrain import PretrainSettings
 from runners.runs import base_of, is_run, locate
+from runners.training.actors import actor_of
+from runners.training.controller import Controller
 from runners.workers.local import LocalWorkers
 from runners.workers.worker import PlaySettings, Worker
 

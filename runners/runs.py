@@ -11,9 +11,10 @@ from typing import Any
 from rich.console import Console
 
 from agent_envs import registry
-from runners import checkpoint, settings
+from runners import settings
 from runners.config import UserError, parse
 from runners.models import Base, BaseSpec, source_of
+from runners.training import checkpoint
 
 CONFIG, BASE = "config.yaml", "base.json"
 

@@ -29,14 +29,14 @@ from dataclasses import replace
 import torch
 from rich.console import Console
 
-from runners import checkpoint
 from runners.config import UserError, dump, dump_json, parse, run_program
 from runners.folder import open_run_folder
-from runners.interrupts import Stopped
-from runners.report import versions
 from runners.runs import BASE, CONFIG, locate, read_run
 from runners.settings import Train, parts_of
-from runners.training import Training
+from runners.training import checkpoint
+from runners.training.interrupts import Stopped
+from runners.training.report import versions
+from runners.training.run import Training
 
 VERSIONS = "versions.json"
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import tyro
 
-from runners.columns import COLUMNS
 from runners.config import UserError, parse, run_program
+from runners.training.columns import COLUMNS
 from runners.viewer.merge import merge
 from runners.viewer.page import render
 from runners.viewer.pieces import read_pieces

@@ -27,7 +27,7 @@ from agents.tree import Batch
 from algorithms.selfac import SelfAC
 from runners.config import parse
 from runners.settings import Train, parts_of
-from runners.training import Training
+from runners.training.run import Training
 
 REACT = ReActSettings(max_action_tokens=6, max_tokens=200)
 ENV = IdentityEnv()

@@ -25,7 +25,7 @@ from algorithms.base import floats
 from runners.config import parse
 from runners.folder import open_run_folder
 from runners.settings import Train, parts_of
-from runners.training import Training
+from runners.training.run import Training
 
 RECIPES = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text("utf-8")
 

@@ -29,7 +29,7 @@ from runners.comparison.plan import (
 from runners.comparison.runs import Measured
 from runners.comparison.tuning import Tried, candidates
 from runners.config import UserError, parse
-from runners.measure import has_oracle, pick_tasks
+from runners.evaluation.measure import has_oracle, pick_tasks
 
 SECTIONS = ("entrants", "tune", "claims")
 """What only a settings file can tell."""

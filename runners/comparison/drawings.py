@@ -15,7 +15,7 @@ import numpy as np
 from runners.comparison.curves import AXES, History, binned
 from runners.comparison.measures import title
 from runners.comparison.svg import Dot, Line, dots, lines
-from runners.credit_quality import TITLES
+from runners.evaluation.credit_quality import TITLES
 from runners.intervals import Interval, over_seeds
 
 if TYPE_CHECKING:

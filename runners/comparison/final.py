@@ -24,11 +24,11 @@ from agent_envs import registry
 from agents.engine import SamplingSettings
 from runners.comparison.runs import Measured
 from runners.config import dump_json, parse, run_program
-from runners.controller import Controller
 from runners.evaluate import Evaluate, policies_of
+from runners.evaluation.measure import Result, evaluate_tasks, pick_tasks
 from runners.folder import write_whole
-from runners.measure import Result, evaluate_tasks, pick_tasks
 from runners.runs import read_run
+from runners.training.controller import Controller
 from runners.workers.local import LocalWorkers
 
 

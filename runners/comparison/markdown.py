@@ -9,7 +9,7 @@ import yaml
 
 from runners.comparison.measures import MEASURES, form, title
 from runners.config import plain
-from runners.credit_quality import ABOUT, TITLES
+from runners.evaluation.credit_quality import ABOUT, TITLES
 from runners.intervals import Interval
 
 if TYPE_CHECKING:

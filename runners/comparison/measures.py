@@ -16,8 +16,8 @@ import numpy as np
 
 from runners.comparison.curves import LEARNING, History, area, area_between, reached
 from runners.comparison.plan import PlannedRun
-from runners.group_costs import FIRST
 from runners.intervals import Grid, Interval, over_seeds, pass_at_k
+from runners.training.group_costs import FIRST
 
 Figures = Mapping[str, Sequence[float]]
 """One run's figures by measure."""

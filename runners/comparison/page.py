@@ -17,7 +17,7 @@ from runners.comparison.claims import Judged, Verdict
 from runners.comparison.markdown import CREDIT_NOTE, INTERVALS, VERDICTS, about_tuning, flow, headline
 from runners.comparison.measures import MEASURES, better, form, title
 from runners.config import plain
-from runners.credit_quality import ABOUT, TITLES
+from runners.evaluation.credit_quality import ABOUT, TITLES
 from runners.intervals import Interval
 
 if TYPE_CHECKING:

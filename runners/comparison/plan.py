@@ -17,9 +17,9 @@ import yaml
 from rich.console import Console
 
 from runners.config import UserError, parse
-from runners.judging import judge_settings
 from runners.runs import locate
 from runners.settings import Train, parts_of
+from runners.training.judging import judge_settings
 
 Values = Mapping[str, Any]
 """Settings by name, as in a file: fields of Train at the top, each part under its name."""

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from runners.config import UserError
-from runners.interrupts import Interrupts, Stopped
+from runners.training.interrupts import Interrupts, Stopped
 
 LOOK = 0.2
 """Seconds between looks at the processes."""

@@ -36,9 +36,9 @@ from runners.comparison.runs import result_file
 from runners.comparison.tuning import Tried
 from runners.config import dump_json
 from runners.credit import WHEN
-from runners.credit_quality import FIGURES
+from runners.evaluation.credit_quality import FIGURES
 from runners.intervals import Interval, bootstrap
-from runners.report import versions
+from runners.training.report import versions
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runners import checkpoint
 from runners.comparison.plan import PlannedRun
 from runners.comparison.processes import Job
 from runners.config import UserError, dump, plain
 from runners.runs import is_run, read_run
+from runners.training import checkpoint
 
 PROGRAMS = Path(__file__).resolve().parent.parent
 SUMMARY = "summary.json"

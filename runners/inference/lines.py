@@ -15,7 +15,7 @@ from agent_envs.boxed import boxed
 from agents.critic import Critic
 from agents.react import Episode, Fault
 from agents.scorers import LogprobForm, ScorerKind, logprob_of
-from runners.measure import Result
+from runners.evaluation.measure import Result
 
 
 @dataclass(frozen=True)

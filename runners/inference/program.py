@@ -16,14 +16,14 @@ from agents.rollout import SearchPlan
 from agents.scorers import ScorerKind, Scoring
 from agents.tot import Searched, ToTSettings
 from runners.config import UserError
-from runners.controller import Controller
+from runners.evaluation.measure import Result, evaluate_tasks, has_oracle, pick_tasks
 from runners.inference import best_of_n, early_stop
 from runners.inference.figures import Point
 from runners.inference.lines import Line, Weights, lines_of
 from runners.inference.settings import Agent, BestOfN, EarlyStop, Likelihood, Sweep, asks_oracle
 from runners.intervals import mean
-from runners.measure import Result, evaluate_tasks, has_oracle, pick_tasks
-from runners.searching import check_slots
+from runners.training.controller import Controller
+from runners.training.searching import check_slots
 
 
 @dataclass(frozen=True)

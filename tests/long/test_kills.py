@@ -27,11 +27,11 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1] / "runners"))
 from run_cases import SMALL, fingerprint, rows
 
-from runners import checkpoint
-from runners.learner import Learner
-from runners.stream import TaskStream
 from runners.train import begin
-from runners.training import Training
+from runners.training import checkpoint
+from runners.training.learner import Learner
+from runners.training.run import Training
+from runners.training.stream import TaskStream
 
 KILLS, EACH = 50, 8
 SETTINGS = SMALL.replace("updates: 4", "updates: 12").replace("episodes: 16", "episodes: 24")

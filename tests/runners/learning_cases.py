@@ -7,8 +7,8 @@ from pathlib import Path
 from run_cases import training
 
 from agents.engine import SamplingSettings
-from runners.measure import evaluate_tasks, pick_tasks
-from runners.training import Training
+from runners.evaluation.measure import evaluate_tasks, pick_tasks
+from runners.training.run import Training
 
 # A demonstrator that is wrong in half of the turns, cloned in a few seconds.
 SMALL = """updates: 48

@@ -13,12 +13,12 @@ import torch
 from rich.console import Console
 
 from agents.forest import Tree
-from runners.checkpoint import checkpoints
 from runners.config import dump, dump_json, parse
-from runners.learner import Learner
 from runners.runs import BASE, CONFIG
 from runners.settings import Train, parts_of
-from runners.training import Training
+from runners.training.checkpoint import checkpoints
+from runners.training.learner import Learner
+from runners.training.run import Training
 
 SMALL = """
 env: identity

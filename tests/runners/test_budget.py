@@ -12,10 +12,10 @@ from run_cases import SMALL, fingerprint, rows, settings, training
 from agent_envs.core import Task
 from agents.react import Episode, Job
 from agents.tree import Kind, Node
-from runners.budget import Budget
 from runners.config import UserError
-from runners.interrupts import Stopped
 from runners.train import begin
+from runners.training.budget import Budget
+from runners.training.interrupts import Stopped
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 STEPS = 150  # three updates of 16 episodes with 3 to 5 turns: 48 to 80 a time

@@ -10,8 +10,8 @@ import pytest
 from agent_envs.core import Task
 from agents.react import Episode, Job
 from agents.tree import Kind, Node
-from runners import calibration_report
-from runners.calibration import States, calibration, predictor, reliability, states_of, success
+from runners.evaluation import calibration_report
+from runners.evaluation.calibration import States, calibration, predictor, reliability, states_of, success
 
 
 def states(n: int = 400, skill: float = 1.0, leak: bool = False, seed: int = 0) -> States:

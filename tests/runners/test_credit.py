@@ -19,8 +19,8 @@ from agents.tree import Kind, Node
 from algorithms import algorithm_class
 from runners.config import UserError
 from runners.credit import WHEN, Credit, measure, rows, scorers, show, write
-from runners.credit_quality import by_turn, counts, quality, turns_of
-from runners.learner import Credited
+from runners.evaluation.credit_quality import by_turn, counts, quality, turns_of
+from runners.training.learner import Credited
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 SILENT = Console(file=io.StringIO(), width=200)

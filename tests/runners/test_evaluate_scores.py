@@ -14,8 +14,9 @@ from run_cases import training
 from agent_envs.core import Task
 from agents.react import Episode, Job
 from agents.tree import Kind, Node
-from runners import evaluate, kinds
+from runners import evaluate
 from runners.config import UserError
+from runners.evaluation import kinds
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 FLAGS = ("--env", "identity", "--react.max-action-tokens", "16", "--react.max-tokens", "256", "--envs.processes", "1")

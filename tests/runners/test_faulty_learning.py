@@ -19,7 +19,7 @@ from agents.forest import grow
 from agents.react import Episode, Fault, Job
 from agents.rollout import Played
 from runners.config import UserError
-from runners.training import Training
+from runners.training.run import Training
 
 # The clone of a demonstrator that is wrong in half of the turns; the faulty environment speaks like the sound one.
 BASE = """

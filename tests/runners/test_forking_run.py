@@ -18,9 +18,9 @@ from agent_envs import registry
 from agent_envs.identity import IdentityEnv
 from agents.react import Episode, Job
 from agents.tree import Kind, Node
-from runners.budget import Budget
 from runners.config import UserError
-from runners.group_costs import group_costs
+from runners.training.budget import Budget
+from runners.training.group_costs import group_costs
 
 HERE = Path(__file__).resolve().parents[2]
 ARPO = ("--algo", "arpo", "--arpo.group", "8", "--arpo.initial-rollouts", "3", "--arpo.lookahead", "3")

@@ -15,7 +15,7 @@ from agents.forest import Tree, grow
 from agents.tree import Kind
 from algorithms.mismatch import Correction
 from runners.config import UserError
-from runners.training import Training
+from runners.training.run import Training
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -18,11 +18,11 @@ from agents.backward import forward_parts
 from agents.engine import SamplingSettings
 from agents.forest import Tree, grow
 from agents.separate_critic import FILE
-from runners import checkpoint
 from runners.config import UserError
-from runners.replay import Kept, Replay
 from runners.train import begin
-from runners.training import OPTIMIZER, Training
+from runners.training import checkpoint
+from runners.training.replay import Kept, Replay
+from runners.training.run import OPTIMIZER, Training
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -13,12 +13,12 @@ from agent_envs.core import Task
 from agent_envs.faults import FaultKind, Stage
 from agents.react import Episode, Fault, Job
 from agents.tree import Kind, Node
-from runners.columns import COLUMNS
 from runners.config import UserError
-from runners.curve import draw_curve
 from runners.folder import hold, open_run_folder
-from runners.learner import Credited
-from runners.report import Report, versions
+from runners.training.columns import COLUMNS
+from runners.training.curve import draw_curve
+from runners.training.learner import Credited
+from runners.training.report import Report, versions
 
 NAN = float("nan")
 ROW = {"success": 0.5, "entropy": 1.25, "explained_variance": NAN, "seconds": 3.0, "own_number": 7.0}

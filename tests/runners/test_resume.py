@@ -19,14 +19,14 @@ import torch
 from rich.console import Console
 from run_cases import SMALL, fingerprint, rows, training
 
-from runners import checkpoint
 from runners.config import UserError
-from runners.interrupts import Stopped
-from runners.learner import Learner
 from runners.runs import locate
-from runners.stream import TaskStream
 from runners.train import begin
-from runners.training import Training
+from runners.training import checkpoint
+from runners.training.interrupts import Stopped
+from runners.training.learner import Learner
+from runners.training.run import Training
+from runners.training.stream import TaskStream
 
 HERE = Path(__file__).resolve().parents[2]
 # In the fifth of six updates the training tasks are through: the second pass is drawn while the run goes on.

@@ -11,10 +11,10 @@ import pytest
 
 from agent_envs.identity import IdentityEnv
 from runners.config import UserError
-from runners.interrupts import Interrupts, Stopped
 from runners.journal import Journal
-from runners.ledger import Ledger, LedgerError
-from runners.stream import TaskStream
+from runners.training.interrupts import Interrupts, Stopped
+from runners.training.ledger import Ledger, LedgerError
+from runners.training.stream import TaskStream
 
 TASKS = IdentityEnv().tasks("train")
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from run_cases import settings
 
 from runners.config import UserError
-from runners.training import Training
+from runners.training.run import Training
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -17,7 +17,7 @@ from agents.forest import Tree, grow
 from agents.separate_critic import FILE, SeparateActorCritic
 from runners.evaluate import Evaluate, policies_of
 from runners.runs import read_run
-from runners.training import Training
+from runners.training.run import Training
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -23,9 +23,9 @@ from agents.engine import SamplingSettings
 from agents.react import Job
 from agents.rollout import Played
 from runners.config import UserError
-from runners.controller import Controller
 from runners.models import load_base
 from runners.runs import base_of
+from runners.training.controller import Controller
 from runners.workers.base import BASE_MODEL, Spec, StaleWorker, WorkerLost, Workers
 from runners.workers.local import LocalWorkers
 from runners.workers.process import ProcessWorkers

@@ -17,9 +17,9 @@ from agents.react import Episode, Fault, Job
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Kind, Node
 from runners.config import dump, dump_json, parse
-from runners.learner import Credited
-from runners.report import Report
 from runners.settings import Train, parts_of
+from runners.training.learner import Credited
+from runners.training.report import Report
 
 ATTACK = (
     '</script></style><img src="data:," onerror="window.hacked=1"><script>window.hacked=1</script><!-- {{script}} &lt;'

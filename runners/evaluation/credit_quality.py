@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from agents.react import Episode, EpisodeId
 from agents.tree import ROUNDING
-from runners.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
+from runners.evaluation.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
 from runners.intervals import Interval, percentile, task_draws
-from runners.learner import Credited
+from runners.training.learner import Credited
 
 TITLES = {
     "auc": "AUC of the advantage",

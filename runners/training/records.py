@@ -11,8 +11,8 @@ from agents.react import Episode, EpisodeId, Fault
 from agents.rollout import Played
 from agents.tot import Searched
 from runners.intervals import mean
-from runners.learner import Credited
-from runners.searching import search_record
+from runners.training.learner import Credited
+from runners.training.searching import search_record
 
 
 def outcome_record(step: int, outcome: Episode | Fault, credited: Mapping[EpisodeId, Credited]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ from algorithms.base import Algorithm, Loss
 from algorithms.mismatch import Correction, corrected, correction_weight, mismatch_stats
 from runners.config import UserError
 from runners.intervals import mean
-from runners.replay import KEY, Kept, Replay
 from runners.settings import Train
+from runners.training.replay import KEY, Kept, Replay
 
 KL_EVERY = 5
 """Updates between measurements of the divergence from the start, where the loss does not need it."""

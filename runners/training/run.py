@@ -25,28 +25,28 @@ from agents.judge import JudgeKind
 from agents.react import Job
 from agents.rollout import Played
 from algorithms.base import Algorithm
-from runners import checkpoint
-from runners.actors import actor_of
-from runners.advice import Advisor
-from runners.budget import Budget
 from runners.config import UserError, dump_json
-from runners.controller import Controller
-from runners.curve import draw_curve
+from runners.evaluation.measure import evaluate_tasks, has_oracle, pick_tasks
 from runners.folder import hold, write_whole
 from runners.generators import load_rng_state, rng_state
-from runners.group_costs import group_costs
-from runners.interrupts import Interrupts, Stopped
-from runners.judging import Judging, judge_settings, local_judge, remote_judge
-from runners.learner import Learned, Learner
-from runners.ledger import Ledger
-from runners.measure import evaluate_tasks, has_oracle, pick_tasks
 from runners.models import device_of, load_base
-from runners.records import episode_stats
-from runners.report import Report
 from runners.runs import base_of, read_run
-from runners.searching import search_costs, search_of
 from runners.settings import Train
-from runners.stream import TaskStream
+from runners.training import checkpoint
+from runners.training.actors import actor_of
+from runners.training.advice import Advisor
+from runners.training.budget import Budget
+from runners.training.controller import Controller
+from runners.training.curve import draw_curve
+from runners.training.group_costs import group_costs
+from runners.training.interrupts import Interrupts, Stopped
+from runners.training.judging import Judging, judge_settings, local_judge, remote_judge
+from runners.training.learner import Learned, Learner
+from runners.training.ledger import Ledger
+from runners.training.records import episode_stats
+from runners.training.report import Report
+from runners.training.searching import search_costs, search_of
+from runners.training.stream import TaskStream
 from runners.workers.local import LocalWorkers
 from runners.workers.process import ProcessWorkers
 from runners.workers.serve import Setup

@@ -15,8 +15,8 @@ from agents.engine import SamplingSettings
 from agents.react import Episode, Fault, Job
 from agents.rollout import SearchPlan
 from runners.config import UserError
-from runners.controller import Controller
 from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
+from runners.training.controller import Controller
 
 
 @dataclass(frozen=True)

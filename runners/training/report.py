@@ -15,10 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from agents.react import Episode, EpisodeId, Fault
-from runners.columns import COLUMNS
 from runners.journal import Journal
-from runners.learner import Credited
-from runners.records import outcome_record
+from runners.training.columns import COLUMNS
+from runners.training.learner import Credited
+from runners.training.records import outcome_record
 
 
 def versions() -> dict[str, str]:

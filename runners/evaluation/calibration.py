@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.react import Episode
-from runners.accuracy import Vector, auc
+from runners.evaluation.accuracy import Vector, auc
 from runners.intervals import Interval, percentile, task_draws
 
 BINS = 10

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from runners.evaluation.measure import Result, paired_gain
 from runners.intervals import Interval
-from runners.measure import Result, paired_gain
 
 
 def figures_of(found: Mapping[str, Mapping[str, Result]]) -> dict[str, Any]:
