@@ -7,7 +7,7 @@ it looks at the checks first if it has a turn to spare. Files that are right at 
 from __future__ import annotations
 
 from agent_envs.code.expert import Situation, plan
-from agent_envs.wiki.oracle import chance as chance_of
+from agent_envs.oracle import chance as chance_of
 
 
 def chance(now: Situation, skill: float) -> float | None:

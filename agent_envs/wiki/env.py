@@ -15,13 +15,13 @@ import numpy as np
 
 from agent_envs.actions import Action, Args, Grammar, Verb, render
 from agent_envs.core import BackendUnavailable, Outcome, Task, TaskSet, TextEnv
+from agent_envs.oracle import chance
 from agent_envs.wiki import arguments, replies
 from agent_envs.wiki.backend import Page, WikiBackend
 from agent_envs.wiki.config import Corpus, WikiConfig
 from agent_envs.wiki.corpus import backend_of, tasks_of
 from agent_envs.wiki.expert import Situation, expert_turn
 from agent_envs.wiki.names import parts
-from agent_envs.wiki.oracle import chance
 from agent_envs.wiki.relations import RELATIONS
 from agent_envs.wiki.reward import reward, score
 from agent_envs.wiki.tasks import Gold
@@ -262,7 +262,7 @@ class WikiEnv(TextEnv):
         return text, exercises
 
     def oracle(self) -> float:
-        """The chance of the agent that `agent_envs.wiki.oracle` describes, as skilled as the settings say."""
+        """The chance of the agent that `agent_envs.oracle` describes, as skilled as the settings say."""
         return chance(self._expert_steps(), self.max_turns - self.turn, self.config.skill)
 
     def _expert_steps(self) -> list[bool]:

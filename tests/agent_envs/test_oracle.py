@@ -16,10 +16,10 @@ from agent_envs.check import ContractError
 from agent_envs.check_oracle import check_oracle
 from agent_envs.core import TextEnv
 from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.oracle import chance
 from agent_envs.wiki.baselines import RandomAgent
 from agent_envs.wiki.config import Corpus, WikiConfig
 from agent_envs.wiki.env import WikiEnv
-from agent_envs.wiki.oracle import chance
 
 # -- the contract ------------------------------------------------------------------------------------------------
 
