@@ -14,9 +14,9 @@ import torch
 
 from agents.actor_critic import ActorCritic
 from agents.backward import critic_hidden, forward_parts
+from agents.episode import Episode
 from agents.forest import Tree, grow
 from agents.packing import pack
-from agents.react import Episode
 from agents.tree import Kind, Node
 
 

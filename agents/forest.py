@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from agents.react import Episode
+from agents.episode import Episode
 from agents.tot import Searched
 from agents.tree import Node, graft
 

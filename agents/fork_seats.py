@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from agent_envs.core import PlayableEnv
 from agent_envs.faults import EnvFault, HostLost, Stage, blamed
 from agents.engine.base import Completion, Request
+from agents.episode import Job
 from agents.loop import Seat
-from agents.react import Job, ReAct
+from agents.react import ReAct
 
 
 @dataclass

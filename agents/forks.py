@@ -23,9 +23,9 @@ from typing import Any
 from agent_envs.faults import EnvFault
 from agents.branching import Branch, FirstEntropy, Measure, Plan, TaskPlan
 from agents.engine.base import Completion, Request, StopReason
+from agents.episode import Fault, Job
 from agents.fork_seats import BranchingSeat, Newborn
 from agents.loop import Loop, Seat
-from agents.react import Fault, Job
 
 
 @dataclass

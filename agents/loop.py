@@ -18,7 +18,8 @@ from agent_envs.core import PlayableEnv
 from agent_envs.faults import EnvFault, HostLost, Stage, blamed
 from agents.chat import Chat
 from agents.engine.base import Completion, Engine, Request
-from agents.react import Episode, Fault, Job, ReAct, ReActSettings
+from agents.episode import Episode, Fault, Job
+from agents.react import ReAct, ReActSettings
 
 
 @dataclass(frozen=True)

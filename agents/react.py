@@ -1,7 +1,5 @@
 """ReAct: one action for every state, until the environment ends the episode.
 
-Invariant: the chain of nodes under ``Episode.root`` holds exactly the tokens that the engine read and sampled.
-
 Where the environment's turns are thought factors (as on the slides about CoT: a_k is a thought with its
 blank line, o_k is empty), an episode is one message of the model. It begins with the environment's opening words, which
 belong to the first state; every action is cut after the token that completes its blank line, and the state after it has
@@ -12,66 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from agent_envs.core import PlayableEnv, Task
+from agent_envs.core import PlayableEnv
 from agent_envs.faults import EnvFault, FaultKind, Stage, blamed
 from agents.chat import Chat
 from agents.engine.base import Completion, Request, StopReason
+from agents.episode import Episode, Job
 from agents.tree import Kind, Node
 
 EMPTY = "Tool({}) returned empty output."
 CALL_LIMIT = "The limit of calls was reached."
 """For the record; the agent, whose episode has ended, does not read it."""
 
-EpisodeId = tuple[str, int, int]
-"""(task, sample, attempt)."""
-
 
 @dataclass(frozen=True)
-class Job:
-    """One episode to be played. All its randomness derives from (run seed, task, sample, attempt)."""
-
-    task: Task
-    sample: int = 0
-    """Which of this task's episodes it is, counted over the whole run."""
-    run_seed: int = 0
-    attempt: int = 0
-    """How often its environment broke before."""
-
-    @property
-    def id(self) -> EpisodeId:
-        """Unique within a run."""
-        return self.task.id, self.sample, self.attempt
-
-    def seed(self, *purpose: object) -> int:
-        """A 63-bit seed for one purpose ("env", or the number of a turn)."""
-        attempt = ("attempt", self.attempt) if self.attempt else ()
-        key = "\x1f".join(map(str, (self.run_seed, self.task.id, self.sample, *attempt, *purpose)))
-        return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") >> 1
-
-
-@dataclass(frozen=True)
-class Fault:
-    """An attempt at an episode that its environment broke. It teaches nothing: it is neither a reward nor a failure."""
-
-    job: Job
-    kind: FaultKind
-    stage: Stage
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} in {self.stage}: {self.message}"
-
-    @classmethod
-    def of(cls, job: Job, error: EnvFault) -> Fault:
-        return cls(job, error.kind, error.stage, error.message)
-
-
-@dataclass(frozen=True)
-class Thoughts:
+class ThoughtTurns:
     """What an environment says whose turns are thought factors."""
 
     opening: str
@@ -80,7 +36,7 @@ class Thoughts:
     """Turns it allows."""
 
     @classmethod
-    def of(cls, info: Mapping[str, Any]) -> Thoughts | None:
+    def of(cls, info: Mapping[str, Any]) -> ThoughtTurns | None:
         """None where turns are messages of their own. Raises EnvFault."""
         match info.get("thoughts"):
             case None:
@@ -88,61 +44,6 @@ class Thoughts:
             case {"opening": str() as opening, "turns": int() as turns} if turns >= 1:
                 return cls(opening, turns)
         raise EnvFault(FaultKind.GARBAGE, Stage.RESET, "reset must tell the opening and the turns of thoughts")
-
-
-@dataclass
-class Episode:
-    """What one agent did on one task: the chain of nodes and what a person wants to read of it."""
-
-    job: Job
-    root: Node
-    turns: list[tuple[Node, Node]] = field(default_factory=list)
-    """(action, next state) pairs, in order."""
-    texts: list[tuple[str, str]] = field(default_factory=list)
-    """(action text, observation text) pairs."""
-    prompt: tuple[str, str] = ("", "")
-    """System and user message."""
-    invalid: int = 0
-    """Actions that the environment could not read."""
-    errors: int = 0
-    """Actions that the environment answered with an error (invalid ones, missing pages, …)."""
-    metrics: dict[str, float] = field(default_factory=dict)
-    forked_from: int | None = None
-    """The sample that took its first turns, or None for an episode that began at the root."""
-    inherited: int = 0
-    """How many turns those are."""
-
-    @property
-    def own_turns(self) -> list[tuple[Node, Node]]:
-        """The turns that were taken for this episode."""
-        return self.turns[self.inherited :]
-
-    @property
-    def end(self) -> Node:
-        """The state in which the episode stands."""
-        return self.turns[-1][1] if self.turns else self.root
-
-    @property
-    def reward(self) -> float:
-        return sum(action.reward for action, _ in self.turns)
-
-    @property
-    def success(self) -> bool | None:
-        return self.end.success
-
-    @property
-    def sampled_tokens(self) -> int:
-        return sum(len(action.tokens) for action, _ in self.own_turns)
-
-    def fork(self, job: Job) -> Episode:
-        """The same episode up to here, in nodes of its own, as ``job``."""
-        twin = replace(self, job=job, root=replace(self.root, children=[]), turns=[], texts=list(self.texts))
-        twin.forked_from, twin.inherited = self.job.sample, len(self.turns)
-        for turn in self.turns:
-            action, state = (replace(node, children=[]) for node in turn)
-            twin.end.add(action).add(state)
-            twin.turns.append((action, state))
-        return twin
 
 
 @dataclass(frozen=True)
@@ -180,12 +81,12 @@ class ReAct:
         """Tokens of the path up to the action that is to come."""
         self.request: Request | None = None
         """What was asked last."""
-        self.thoughts: Thoughts | None = None
+        self.thoughts: ThoughtTurns | None = None
         self.episode: Episode
 
     def start(self) -> Request | None:
         system, user, info = self._reset()
-        self.thoughts = Thoughts.of(info)
+        self.thoughts = ThoughtTurns.of(info)
         prompt = self.chat.prompt(system, user, self.thoughts.opening if self.thoughts else "")
         root = Node(Kind.STATE, prompt, anchor=anchor(user), oracle=told(info))
         self.episode = Episode(self.job, root, prompt=(system, user))

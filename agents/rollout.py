@@ -14,12 +14,13 @@ from agent_envs.core import PlayableEnv
 from agents.branching import Plan
 from agents.chat import Chat
 from agents.engine.base import Engine
+from agents.episode import Episode, Job
 from agents.forks import BranchingLoop
 from agents.loop import FaultSettings as FaultSettings
 from agents.loop import Loop
 from agents.loop import Played as Played
 from agents.loop import Stalled as Stalled
-from agents.react import Episode, Job, ReActSettings
+from agents.react import ReActSettings
 from agents.scorers import Scorer, Scoring
 from agents.search_loop import SearchLoop
 from agents.tot import ToTSettings

@@ -13,7 +13,7 @@ from random import Random
 from typing import Protocol
 
 from agents.critic import Critic
-from agents.react import Episode
+from agents.episode import Episode
 
 
 class ScorerKind(StrEnum):

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from agents.engine.base import Completion, Request
-from agents.react import Job, ReAct
+from agents.episode import Job
+from agents.react import ReAct
 from agents.tot import Rank, Searched, Strategy, ToTSettings
 from agents.tree import Node
 

@@ -20,8 +20,9 @@ from time import monotonic
 from typing import Any
 
 from agents.engine.base import Completion, Request
+from agents.episode import Fault
 from agents.loop import Loop, Seat
-from agents.react import Fault, ReAct
+from agents.react import ReAct
 from agents.scorers import Scorer
 from agents.search import Search, Thought
 from agents.search_seats import Draw, Expansion, Grown, SearchSeat

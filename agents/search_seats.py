@@ -16,8 +16,9 @@ from typing import TypeVar
 from agent_envs.core import PlayableEnv
 from agent_envs.faults import EnvFault, HostLost, Stage, blamed
 from agents.engine.base import Completion, Request
+from agents.episode import Job
 from agents.fork_seats import BranchingSeat
-from agents.react import Job, ReAct
+from agents.react import ReAct
 from agents.search import Search, Thought
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agents.react import Episode
+from agents.episode import Episode
 from agents.tree import Kind, Node
 
 

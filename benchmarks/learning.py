@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agent_envs import registry
-from agents.react import Job
+from agents.episode import Job
 from agents.rollout import rollout
 from benchmarks.baselines import baselines, blanked, success
 from runners.config import dump_json

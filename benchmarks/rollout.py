@@ -28,7 +28,7 @@ from transformers import PreTrainedModel
 from agent_envs.wiki.env import WikiEnv
 from agents.chat import ChatSettings
 from agents.engine.hf import HFEngine
-from agents.react import Job
+from agents.episode import Job
 from agents.rollout import rollout
 from benchmarks import sampled, wiki_steps
 from benchmarks.timing import Spread, finish, interleaved, one_thread, print_table, ratio, seconds

@@ -20,8 +20,9 @@ from agent_envs.core import Task
 from agents.actor_critic import ActorCritic
 from agents.chat import Chat
 from agents.engine.hf import HFEngine
+from agents.episode import Job
 from agents.forest import grow
-from agents.react import Job, ReActSettings
+from agents.react import ReActSettings
 from agents.rollout import rollout
 from algorithms.grpo import GRPO
 from runners.settings import Train

@@ -31,8 +31,8 @@ from rich.table import Table
 
 from agent_envs import registry
 from agents.engine import SamplingSettings
+from agents.episode import Episode, EpisodeId, Job
 from agents.forest import grow
-from agents.react import Episode, EpisodeId, Job
 from algorithms import algorithm_class
 from algorithms.base import Algorithm
 from runners.config import UserError, dump_json, parse, run_program

@@ -36,7 +36,7 @@ from agent_envs.core import TextEnv
 from agents.actor_critic import ActorCritic
 from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
-from agents.react import Thoughts
+from agents.react import ThoughtTurns
 from agents.tiny import model as tiny_model
 from agents.tiny import tokenizer as tiny_tokenizer
 from agents.tiny.model import TinySettings, build_model
@@ -131,7 +131,7 @@ Demonstration = tuple[Head, list[tuple[str, str]]]
 def demonstrate(env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator) -> Demonstration:
     """One episode of the scripted expert."""
     user, info = env.reset(seed=0, options={"task": task})
-    thoughts = Thoughts.of(info)
+    thoughts = ThoughtTurns.of(info)
     head, turns, over = (env.system_prompt(), user, thoughts.opening if thoughts else ""), [], False
     while not over:
         text = env.expert(flaw=flaw, rng=rng)

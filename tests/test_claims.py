@@ -17,9 +17,10 @@ from agents.actor_critic import ActorCritic, CriticSettings
 from agents.chat import CRITIC_TEXT, Chat
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
+from agents.episode import Episode, Job
 from agents.forest import grow
 from agents.packing import pack
-from agents.react import Episode, Job, ReActSettings
+from agents.react import ReActSettings
 from agents.rollout import rollout
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from agents.actor_critic import ActorCritic
 from agents.backward import forward_parts
+from agents.episode import Episode
 from agents.judge.base import Labels, Verdicts
 from agents.packing import pack
-from agents.react import Episode
 from agents.tree import Batch
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from agents.episode import Episode
 from agents.judge.base import Labels, Verdicts
-from agents.react import Episode
 from agents.tree import ROUNDING
 
 

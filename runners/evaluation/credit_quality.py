@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.react import Episode, EpisodeId
+from agents.episode import Episode, EpisodeId
 from agents.tree import ROUNDING
 from runners.evaluation.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
 from runners.intervals import Interval, percentile, task_draws

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agent_envs.core import Task, TextEnv
 from agents.engine import SamplingSettings
-from agents.react import Episode, Fault, Job
+from agents.episode import Episode, Fault, Job
 from agents.rollout import SearchPlan
 from runners.config import UserError
 from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k

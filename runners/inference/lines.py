@@ -13,7 +13,7 @@ from random import Random
 from agent_envs.actions import ActionError, Grammar
 from agent_envs.boxed import boxed
 from agents.critic import Critic
-from agents.react import Episode, Fault
+from agents.episode import Episode, Fault
 from agents.scorers import LogprobForm, ScorerKind, logprob_of
 from runners.evaluation.measure import Result
 

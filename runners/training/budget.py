@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.react import Episode
+from agents.episode import Episode
 
 
 @dataclass

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agents.branching import Plan
 from agents.engine import SamplingSettings
-from agents.react import Job
+from agents.episode import Job
 from agents.rollout import FaultSettings, Played, SearchPlan, Stalled
 from runners.config import UserError
 from runners.workers.base import BASE_MODEL, Spec, WorkerLost, Workers

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from agents.actor_critic import ActorCritic
 from agents.backward import backward, cut, forward_parts
+from agents.episode import EpisodeId
 from agents.forest import Tree
 from agents.packing import pack
 from agents.per_turn import backward_apart, forward_apart
-from agents.react import EpisodeId
 from agents.tree import Batch, Forward, Kind
 from algorithms.base import Algorithm, Loss
 from algorithms.mismatch import Correction, corrected, correction_weight, mismatch_stats

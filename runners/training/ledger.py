@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.react import EpisodeId
+from agents.episode import EpisodeId
 from runners.journal import Journal
 
 

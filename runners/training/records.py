@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.react import Episode, EpisodeId, Fault
+from agents.episode import Episode, EpisodeId, Fault
 from agents.rollout import Played
 from agents.tot import Searched
 from runners.intervals import mean

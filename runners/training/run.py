@@ -20,9 +20,9 @@ from agent_envs import registry
 from agent_envs.core import TextEnv
 from agents.branching import Plan
 from agents.critic import Critic
+from agents.episode import Job
 from agents.forest import Tree, grow
 from agents.judge import JudgeKind
-from agents.react import Job
 from agents.rollout import Played
 from algorithms.base import Algorithm
 from runners.config import UserError, dump_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.react import Episode
+from agents.episode import Episode
 from agents.rollout import SearchPlan
 from agents.scorers import ScorerKind, Scoring
 from agents.tot import Searched, ToTSettings

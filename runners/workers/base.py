@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agents.branching import Plan
 from agents.engine import SamplingSettings
-from agents.react import Job
+from agents.episode import Job
 from agents.rollout import Played, SearchPlan
 
 BASE_MODEL = b""

@@ -14,7 +14,8 @@ from agent_envs.identity import IdentityEnv
 from agents.branching import ForkPoint, Plan, Sampling
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
-from agents.react import Episode, Job, ReActSettings
+from agents.episode import Episode, Job
+from agents.react import ReActSettings
 from agents.rollout import FaultSettings, Played, rollout
 
 GROUP = 8

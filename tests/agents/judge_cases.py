@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_envs.core import Task
-from agents.react import Episode, Job
+from agents.episode import Episode, Job
 from agents.tree import Kind, Node
 
 

@@ -12,7 +12,7 @@ from agent_envs.identity import IdentityEnv
 from agents.chat import Chat
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
-from agents.react import Episode, Job
+from agents.episode import Episode, Job
 from agents.tiny.tokenizer import build_tokenizer
 
 ENV = IdentityEnv()

@@ -10,7 +10,8 @@ from rollout_cases import CHAT
 
 from agent_envs.core import PlayableEnv
 from agent_envs.identity import IdentityEnv
-from agents.react import Episode, Job, ReActSettings
+from agents.episode import Episode, Job
+from agents.react import ReActSettings
 from agents.rollout import FaultSettings, Played, SearchPlan, rollout
 from agents.scorers import Scorer, ScorerKind, Scoring, scorer_of
 from agents.tot import Searched, ToTSettings

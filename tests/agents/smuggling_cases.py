@@ -14,9 +14,10 @@ from typing import Any, Self
 from agent_envs.core import Task
 from agents.chat import CRITIC_TEXT, Chat
 from agents.engine.fake import FakeEngine
+from agents.episode import Episode, Job
 from agents.forest import grow
 from agents.packing import pack
-from agents.react import Episode, Job, ReActSettings
+from agents.react import ReActSettings
 from agents.rollout import rollout
 from agents.tree import Batch
 

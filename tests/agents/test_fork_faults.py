@@ -12,7 +12,7 @@ from rollout_cases import jobs
 from agent_envs.faults import FaultKind, HostLost, Stage
 from agent_envs.identity import IdentityEnv
 from agents.branching import Measure, TopUp
-from agents.react import Episode, Fault
+from agents.episode import Episode, Fault
 
 TASKS = 4
 BAD = jobs(TASKS)[1].task.id

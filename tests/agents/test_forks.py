@@ -14,9 +14,10 @@ from rollout_cases import CHAT, jobs, path
 
 from agent_envs.identity import IdentityEnv
 from agents.branching import FirstEntropy, ForkPoint, Measure, Plan, Sampling, TopUp
+from agents.episode import Episode
 from agents.forest import grow
 from agents.packing import pack
-from agents.react import Episode, ReActSettings
+from agents.react import ReActSettings
 from agents.rollout import FaultSettings, rollout
 from agents.tree import Kind
 

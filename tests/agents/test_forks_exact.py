@@ -13,9 +13,10 @@ from agent_envs.identity import IdentityConfig, IdentityEnv
 from agents.actor_critic import ActorCritic
 from agents.branching import Measure
 from agents.engine.hf import HFEngine
+from agents.episode import Episode
 from agents.forest import grow
 from agents.packing import pack
-from agents.react import Episode, ReActSettings
+from agents.react import ReActSettings
 from agents.rollout import rollout
 from agents.tiny.model import TinySettings, build_model
 from agents.tree import Batch

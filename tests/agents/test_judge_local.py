@@ -15,6 +15,7 @@ from tree_cases import CRITIC_PROMPT, actor_critic, truth
 
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
+from agents.episode import Episode
 from agents.forest import grow
 from agents.judge import JudgeKind, JudgeSettings
 from agents.judge.critic import CriticJudge
@@ -22,7 +23,7 @@ from agents.judge.oracle import OracleJudge
 from agents.judge.policy import PolicyJudge
 from agents.judge.prompt import messages_of
 from agents.packing import pack
-from agents.react import Episode, ReActSettings
+from agents.react import ReActSettings
 from agents.rollout import rollout
 
 ACT = ("act", "seen")

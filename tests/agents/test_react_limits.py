@@ -10,7 +10,8 @@ from rollout_cases import CHAT, engine, jobs, path
 
 from agent_envs.identity import IdentityEnv
 from agents.engine.base import Request
-from agents.react import CALL_LIMIT, Episode, ReActSettings
+from agents.episode import Episode
+from agents.react import CALL_LIMIT, ReActSettings
 from agents.rollout import rollout
 
 

@@ -13,9 +13,10 @@ from rollout_cases import CHAT, engine, jobs, path, tasks
 from agent_envs.core import SettingsError, Task
 from agent_envs.identity import IdentityConfig, IdentityEnv
 from agents.engine.fake import FakeEngine
+from agents.episode import Episode, Job
 from agents.forest import grow
 from agents.packing import pack
-from agents.react import Episode, Job, ReActSettings
+from agents.react import ReActSettings
 from agents.rollout import rollout
 from agents.tree import Node
 

@@ -13,8 +13,8 @@ from rollout_cases import CHAT, engine, jobs, path
 from agent_envs.core import BackendUnavailable
 from agent_envs.faults import EnvFault, FaultKind, HostLost, Stage
 from agent_envs.identity import IdentityEnv
+from agents.episode import Episode, Fault
 from agents.forest import grow
-from agents.react import Episode, Fault
 from agents.rollout import FaultSettings, Stalled, rollout
 
 BAD = {job.task.id for job in jobs(9)[::4]}  # three of nine tasks

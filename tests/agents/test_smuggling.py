@@ -30,7 +30,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from agents.chat import Chat, plain_tokenizer
-from agents.react import Episode
+from agents.episode import Episode
 
 STATE = {"system": "state 0", "task": "state 0", "observation": "state 1", "echo": "state 2"}
 

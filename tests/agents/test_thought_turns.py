@@ -24,8 +24,9 @@ from agents.chat import Chat
 from agents.engine.base import Completion, Request, SamplingSettings, StopReason
 from agents.engine.fake import FakeEngine
 from agents.engine.hf import HFEngine
+from agents.episode import Episode, Job
 from agents.packing import pack
-from agents.react import Episode, Job, ReAct, ReActSettings, Thoughts
+from agents.react import ReAct, ReActSettings, ThoughtTurns
 from agents.rollout import rollout
 from agents.tiny.model import TinySettings, build_model
 from agents.tree import Kind, Node
@@ -125,15 +126,15 @@ def test_environments_in_other_processes_say_so_too() -> None:
     with EnvHosts(partial(MathEnv, ENV.config)) as hosts:
         env = hosts.make()
         _, info = env.reset(seed=0, options={"task": TASK})
-        assert Thoughts.of(info) == Thoughts("Let's think step by step:", 6)
-        assert Thoughts.of(env.fork().reset(seed=0, options={"task": TASK})[1]) is not None
-    assert Thoughts.of(registry.make("identity").reset(seed=0)[1]) is None
+        assert ThoughtTurns.of(info) == ThoughtTurns("Let's think step by step:", 6)
+        assert ThoughtTurns.of(env.fork().reset(seed=0, options={"task": TASK})[1]) is not None
+    assert ThoughtTurns.of(registry.make("identity").reset(seed=0)[1]) is None
 
 
 @pytest.mark.parametrize("garbage", ["x", {}, {"opening": 1, "turns": 3}, {"opening": "a", "turns": 0}])
 def test_garbage_about_thoughts_is_a_fault(garbage: Any) -> None:
     with pytest.raises(EnvFault, match="opening"):
-        Thoughts.of({"thoughts": garbage})
+        ThoughtTurns.of({"thoughts": garbage})
 
 
 # -- on a model -------------------------------------------------------------------------------------------------------

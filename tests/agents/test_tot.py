@@ -13,7 +13,7 @@ from search_cases import ORACLE, search, searches, tree_bits
 
 from agent_envs.identity import IdentityEnv
 from agents.engine.base import Completion, Request, StopReason
-from agents.react import Episode, Job
+from agents.episode import Episode, Job
 from agents.rollout import rollout
 from agents.scorers import ScorerKind
 from agents.search import Search, Thought

@@ -10,7 +10,7 @@ from search_cases import search, searches, tree_bits
 from test_fork_faults import BAD, TASKS, breaking, disk, lost
 
 from agent_envs.faults import FaultKind, Stage
-from agents.react import Fault
+from agents.episode import Fault
 from agents.tot import ToTSettings
 
 HOW = ToTSettings(branch=3, beam=2)

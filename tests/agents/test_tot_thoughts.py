@@ -7,7 +7,8 @@ from test_thought_turns import ENV, model, path
 from agent_envs.math.env import MathEnv
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
-from agents.react import Episode, Job, ReActSettings
+from agents.episode import Episode, Job
+from agents.react import ReActSettings
 from agents.rollout import SearchPlan, rollout
 from agents.scorers import ScorerKind, Scoring, scorer_of
 from agents.tot import Rank, Searched, ToTSettings

@@ -22,7 +22,8 @@ from agents.branching import Branch, ForkPoint, Plan, TaskPlan
 from agents.chat import Chat
 from agents.engine.base import Completion, Request
 from agents.engine.fake import FakeEngine
-from agents.react import Job, ReActSettings
+from agents.episode import Job
+from agents.react import ReActSettings
 from agents.rollout import rollout
 from algorithms.arpo import ARPO, top_entropy
 

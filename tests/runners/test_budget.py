@@ -10,7 +10,7 @@ import pytest
 from run_cases import SMALL, fingerprint, rows, settings, training
 
 from agent_envs.core import Task
-from agents.react import Episode, Job
+from agents.episode import Episode, Job
 from agents.tree import Kind, Node
 from runners.config import UserError
 from runners.train import begin

@@ -14,7 +14,7 @@ from rich.console import Console
 from run_cases import training
 
 from agent_envs.core import Task
-from agents.react import Episode, Job
+from agents.episode import Episode, Job
 from agents.tree import Kind, Node
 from algorithms import algorithm_class
 from runners.config import UserError

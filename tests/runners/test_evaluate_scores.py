@@ -12,7 +12,7 @@ import pytest
 from run_cases import training
 
 from agent_envs.core import Task
-from agents.react import Episode, Job
+from agents.episode import Episode, Job
 from agents.tree import Kind, Node
 from runners import evaluate
 from runners.config import UserError

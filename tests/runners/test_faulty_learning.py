@@ -15,8 +15,8 @@ from run_cases import gradient, rows, same, training
 from agent_envs import registry
 from agent_envs.identity import IdentityEnv
 from agents.engine import SamplingSettings
+from agents.episode import Episode, Fault, Job
 from agents.forest import grow
-from agents.react import Episode, Fault, Job
 from agents.rollout import Played
 from runners.config import UserError
 from runners.training.run import Training

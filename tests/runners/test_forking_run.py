@@ -16,7 +16,7 @@ from test_resume import everything, finish, in_rollout, in_update, stopped
 
 from agent_envs import registry
 from agent_envs.identity import IdentityEnv
-from agents.react import Episode, Job
+from agents.episode import Episode, Job
 from agents.tree import Kind, Node
 from runners.config import UserError
 from runners.training.budget import Budget

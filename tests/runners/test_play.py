@@ -23,7 +23,7 @@ from agent_envs.core import TextEnv
 from agent_envs.identity import IdentityEnv
 from agents.chat import Chat
 from agents.engine.fake import FakeEngine
-from agents.react import Episode, Job
+from agents.episode import Episode, Job
 from agents.rollout import rollout
 from agents.tiny.tokenizer import build_tokenizer
 from runners.config import run_program

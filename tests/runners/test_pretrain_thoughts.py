@@ -12,7 +12,7 @@ from agent_envs.math.env import MathEnv
 from agents.chat import CRITIC_TEXT, Chat
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
-from agents.react import Job
+from agents.episode import Job
 from agents.rollout import rollout
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Node

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from agent_envs.core import Task
 from agent_envs.faults import FaultKind, Stage
-from agents.react import Episode, Fault, Job
+from agents.episode import Episode, Fault, Job
 from agents.tree import Kind, Node
 from runners.config import UserError
 from runners.folder import hold, open_run_folder

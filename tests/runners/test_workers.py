@@ -20,7 +20,7 @@ from safetensors.torch import save
 from agent_envs.identity import IdentityEnv
 from agents.actor_critic import ActorCritic
 from agents.engine import SamplingSettings
-from agents.react import Job
+from agents.episode import Job
 from agents.rollout import Played
 from runners.config import UserError
 from runners.models import load_base

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from agent_envs.core import Task
 from agent_envs.faults import FaultKind, Stage
 from agents.chat import Chat
-from agents.react import Episode, Fault, Job
+from agents.episode import Episode, Fault, Job
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Kind, Node
 from runners.config import dump, dump_json, parse
