@@ -35,9 +35,10 @@ from algorithms.attribution import (
     suffix_sums,
 )
 from algorithms.attribution_metrics import allocation_metrics, fusion_metrics
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
 from algorithms.groups import Aggregation, group_advantage, lengths, token_weight
 from algorithms.maths import KL, SAME, bounded, clipped, kl_divergence, surrogate, weighted_mean
+from algorithms.usual import require_usual
 
 
 @dataclass(frozen=True)
@@ -116,32 +117,20 @@ class ADCA(Algorithm[StepCredit]):
     """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
-        require_choice(self.prm_scheme, Scheme)
-        require_choice(self.orm_distribution, OrmDistribution)
-        require_choice(self.skip_type, SkipType)
-        require_choice(self.overall_score_source, ScoreSource)
-        require_choice(self.aggregation, Aggregation)
-        require_choice(self.kl, KL)
+        require_usual(self)
         require(
             self.group >= 2,
             f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",
         )
         for name in ("consistent_scale", "pos_unconsistent_scale", "neg_unconsistent_scale", "alpha", "alpha_min"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}")
-        for name in ("beta", "alpha_steps", "prm_epoch", "clip_high", "kl_coef"):
+        for name in ("beta", "alpha_steps", "prm_epoch"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}")
         require(self.fix_base > 0, f"fix_base must be above 0, not {self.fix_base}")
-        require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
-        require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
-        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
         if self.prm_scheme == Scheme.ALLOCATION:
             only = "is for prm_scheme decouple only: allocation divides the outcome itself"
             require(self.orm_distribution != OrmDistribution.ONLY_PRM, f"orm_distribution only_prm {only}")
             require(not self.enable_length_normalization, f"enable_length_normalization {only}")
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.kl_coef > 0
 
     @property
     def sampling(self) -> Sampling:

@@ -25,10 +25,11 @@ from torch import Tensor
 
 from agents.branching import FirstEntropy, Measure, TopUp
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, ForkPoint, Loss, Sampling, require, require_choice
+from algorithms.base import Algorithm, ForkPoint, Loss, Sampling, require
 from algorithms.groups import Aggregation
 from algorithms.grpo import GRPO, GroupCredit
 from algorithms.maths import KL
+from algorithms.usual import require_usual
 
 
 class Decision(StrEnum):
@@ -102,11 +103,7 @@ class ARPO(Algorithm[GroupCredit]):
     """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
-        for value, kind in (
-            *((self.decision, Decision), (self.measure, Measure), (self.reduce, Reduce), (self.top_up, TopUp)),
-            *((self.first_entropy, FirstEntropy), (self.advantage, Shared)),
-        ):
-            require_choice(value, kind)
+        require_usual(self)
         require(
             1 <= self.initial_rollouts <= self.group,
             f"initial_rollouts must lie in 1..{self.group}, the group, but is {self.initial_rollouts}: raise group",
@@ -132,10 +129,6 @@ class ARPO(Algorithm[GroupCredit]):
             kl_coef=self.kl_coef,
             kl=self.kl,
         )
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.kl_coef > 0
 
     @property
     def sampling(self) -> Sampling:

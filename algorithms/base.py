@@ -52,8 +52,8 @@ class Algorithm(ABC, Generic[Credit]):
 
     @property
     def needs_reference(self) -> bool:
-        """True: `Batch.ref_logp_T` must be filled."""
-        return False
+        """True: `Batch.ref_logp_T` must be filled, as for a weight ``kl_coef`` of the divergence from the reference."""
+        return bool(getattr(self, "kl_coef", 0) > 0)
 
     @property
     def needs_judge(self) -> bool:

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, require, require_choice
+from algorithms.base import Algorithm, Loss, Sampling, floats, require
 from algorithms.maths import AdvantageScale, mean_and_variance, require_floor, scale_advantage, weighted_mean
 from algorithms.returns import scored, turn_advantage
 from algorithms.turn_ratio import TurnRatio, mean_turn_loss
+from algorithms.usual import require_usual
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,9 @@ class ExactCritic(Algorithm[ExactCredit]):
     """Largest ratio that counts against a bad turn; inf switches it off."""
 
     def __post_init__(self) -> None:
-        require_choice(self.normalize, AdvantageScale)
-        require_choice(self.ratio, TurnRatio)
+        require_usual(self)
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
-        require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
         require_floor(self.std_floor, self.normalize)
-        require(0 < self.clip < 1, f"clip must lie between 0 and 1, not {self.clip}")
-        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
 
     @property
     def needs_oracle(self) -> bool:

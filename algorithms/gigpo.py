@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
 from algorithms.groups import Aggregation, Scale, group_advantage, token_weight
 from algorithms.maths import KL, bounded, clipped, kl_divergence, surrogate, weighted_mean
 from algorithms.returns import Rows
+from algorithms.usual import require_usual
 
 
 class Norm(StrEnum):
@@ -90,26 +91,12 @@ class GiGPO(Algorithm[RowSums]):
     """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
-        require_choice(self.norm, Norm)
-        require_choice(self.statistics, Statistics)
-        require_choice(self.aggregation, Aggregation)
-        require_choice(self.kl, KL)
+        require_usual(self)
         require(
             self.group >= 2,
             f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",
         )
         require(self.omega >= 0, f"omega must not be negative, but is {self.omega}")
-        require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
-        require(self.std_eps >= 0, f"std_eps must not be negative, but is {self.std_eps}")
-        require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
-        require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
-        require(self.clip_high >= 0, f"clip_high must not be negative, but is {self.clip_high}")
-        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
-        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.kl_coef > 0
 
     @property
     def sampling(self) -> Sampling:

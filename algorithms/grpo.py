@@ -29,6 +29,7 @@ from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, r
 from algorithms.groups import Aggregation, Baseline, Scale, group_advantage, lengths, teaches, token_weight, whitened
 from algorithms.maths import KL, bounded, cispo, clipped, kl_divergence, soft_surrogate, surrogate, weighted_mean
 from algorithms.returns import Rows
+from algorithms.usual import require_usual
 
 
 class Ratio(StrEnum):
@@ -107,12 +108,8 @@ class GRPO(Algorithm[GroupCredit]):
     """Weigh each token's estimate by its ratio, which makes it unbiased after the first update (arXiv 2512.02556)."""
 
     def __post_init__(self) -> None:
-        require_choice(self.ratio, Ratio)
-        require_choice(self.baseline, Baseline)
-        require_choice(self.scale, Scale)
+        require_usual(self)
         require_choice(self.aggregation or Aggregation.TOKEN_MEAN, Aggregation)
-        require_choice(self.gate, Gate)
-        require_choice(self.kl, KL)
         alone = self.baseline == Baseline.NONE
         require(not alone or self.group >= 1, f"group must be at least 1, not {self.group}")
         require(
@@ -128,19 +125,8 @@ class GRPO(Algorithm[GroupCredit]):
             not alone or self.ratio == Ratio.TOKEN,
             f"baseline none gives each turn its own advantage: ratio must be token, not {self.ratio}",
         )
-        require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
-        require(self.std_eps >= 0, f"std_eps must not be negative, but is {self.std_eps}")
-        require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
-        require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
-        require(self.clip_high >= 0, f"clip_high must not be negative, but is {self.clip_high}")
-        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
         require(self.tau_plus > 0, f"tau_plus must be above 0, not {self.tau_plus}")
         require(self.tau_minus > 0, f"tau_minus must be above 0, not {self.tau_minus}")
-        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.kl_coef > 0
 
     @property
     def sampling(self) -> Sampling:

@@ -25,10 +25,11 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
 from algorithms.group_stats import group_mean, group_sum
 from algorithms.groups import lengths, spread
 from algorithms.maths import KL, SAME, kl_divergence, weighted_mean
+from algorithms.usual import require_usual
 
 
 class RewardMethod(StrEnum):
@@ -119,19 +120,13 @@ class PACS(Algorithm[LabelCredit]):
     """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
-        require_choice(self.reward_method, RewardMethod)
-        require_choice(self.anchor, Anchor)
-        require_choice(self.estimator, Estimator)
-        require_choice(self.spread, Spread)
-        require_choice(self.weight, Weighting)
-        require_choice(self.kl, KL)
+        require_usual(self)
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(
             self.group >= 2 or self.estimator == Estimator.NAIVE,
             f"estimator {self.estimator} needs a group of at least 2: raise group, or take the estimator naive",
         )
         require(self.beta > 0, f"beta must be above 0, not {self.beta}")
-        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
 
     @property
     def needs_reference(self) -> bool:

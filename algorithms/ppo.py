@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
 from algorithms.groups import Aggregation, token_weight
 from algorithms.maths import (
     KL,
@@ -40,6 +40,7 @@ from algorithms.maths import (
     weighted_mean,
 )
 from algorithms.token_gae import TokenRows
+from algorithms.usual import require_usual
 
 
 @dataclass(frozen=True)
@@ -100,24 +101,10 @@ class PPO(Algorithm[TokenCredit]):
     """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
-        require_choice(self.normalize, AdvantageScale)
-        require_choice(self.aggregation, Aggregation)
-        require_choice(self.kl, KL)
-        require(self.group >= 1, f"group must be at least 1, not {self.group}")
-        require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
-        require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
-        require_floor(self.std_floor, self.normalize)
-        require(self.length_norm > 0, f"length_norm must be above 0, not {self.length_norm}")
-        require(0 <= self.clip_low <= 1, f"clip_low must lie in 0..1, not {self.clip_low}")
-        require(self.clip_high >= 0, f"clip_high must not be negative, but is {self.clip_high}")
-        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
         require(self.value_coef > 0, f"value_coef must be above 0, not {self.value_coef}")
-        require(self.value_clip > 0, f"value_clip must be above 0, not {self.value_clip}")
-        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.kl_coef > 0
+        require_usual(self)
+        require(self.group >= 1, f"group must be at least 1, not {self.group}")
+        require_floor(self.std_floor, self.normalize)
 
     @property
     def sampling(self) -> Sampling:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
 from algorithms.maths import (
     KL,
     AdvantageScale,
@@ -32,6 +32,7 @@ from algorithms.maths import (
 )
 from algorithms.returns import Backup, scored, td_targets, turn_advantage, turns_in
 from algorithms.turn_ratio import TurnRatio, mean_turn_loss
+from algorithms.usual import require_usual
 
 
 class TerminalTarget(StrEnum):
@@ -120,31 +121,15 @@ class SelfAC(Algorithm[TurnCredit]):
     """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
-        require_choice(self.terminal_target, TerminalTarget)
-        require_choice(self.td_grad, TDGrad)
-        require_choice(self.backup, Backup)
-        require_choice(self.baseline, TurnBaseline)
-        require_choice(self.normalize, AdvantageScale)
-        require_choice(self.ratio, TurnRatio)
-        require_choice(self.kl, KL)
+        require_usual(self)
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(0 <= self.alpha <= 1, f"alpha must lie in 0..1, not {self.alpha}")
-        require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
-        require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
         require(
             not self.adaptive_lambda or self.gae_lambda < 1,
             "adaptive_lambda falls from 1 to gae_lambda: set gae_lambda below 1",
         )
         require_floor(self.std_floor, self.normalize)
         require(self.td_max >= 1, f"td_max must be at least 1, not {self.td_max}")
-        require(0 < self.clip < 1, f"clip must lie between 0 and 1, not {self.clip}")
-        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
-        require(self.value_clip > 0, f"value_clip must be above 0, not {self.value_clip}")
-        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.kl_coef > 0
 
     @property
     def sampling(self) -> Sampling:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
 from algorithms.maths import (
     KL,
     AdvantageScale,
@@ -34,6 +34,7 @@ from algorithms.maths import (
 )
 from algorithms.returns import Rows
 from algorithms.turn_ratio import TurnRatio, turn_policy_loss
+from algorithms.usual import require_usual
 
 
 @dataclass(frozen=True)
@@ -84,21 +85,8 @@ class TurnPPO(Algorithm[RowCredit]):
     """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
-        require_choice(self.normalize, AdvantageScale)
-        require_choice(self.ratio, TurnRatio)
-        require_choice(self.kl, KL)
+        require_usual(self)
         require(self.group >= 1, f"group must be at least 1, not {self.group}")
-        require(0 <= self.discount <= 1, f"discount must lie in 0..1, not {self.discount}")
-        require(0 <= self.gae_lambda <= 1, f"gae_lambda must lie in 0..1, not {self.gae_lambda}")
-        require(0 < self.clip < 1, f"clip must lie between 0 and 1, not {self.clip}")
-        require(self.dual_clip > 1, f"dual_clip must be above 1, not {self.dual_clip}")
-        require(self.value_coef >= 0, f"value_coef must not be negative, but is {self.value_coef}")
-        require(self.value_clip > 0, f"value_clip must be above 0, not {self.value_clip}")
-        require(self.kl_coef >= 0, f"kl_coef must not be negative, but is {self.kl_coef}")
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.kl_coef > 0
 
     @property
     def sampling(self) -> Sampling:
