@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ class SearchBudget:
 
 
 CHOOSERS = (K.RANDOM, K.MAJORITY, K.LOGPROB, K.VALUE, K.VALUE_LOGPROB, K.END_VALUE, K.END_VALUE_LOGPROB, K.ORACLE)
+SHORTEST = "fewest turns"
 STOPPERS = (K.VALUE, K.LOGPROB, K.VALUE_LOGPROB, K.RANDOM)
 
 
@@ -107,7 +109,11 @@ class Played:
 
 
 def _line(cell: Mapping[str, Any]) -> Line:
-    return Line(**{name: tuple(x) if isinstance(x, list) else x for name, x in cell.items()})
+    return Line(**_tuples(cell))
+
+
+def _tuples(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(x) if isinstance(x, list) else x for name, x in cell.items()}
 
 
 def played(player: Player, asked: Asked, tasks: Sequence[Task], samples: int) -> dict[str, Any]:
@@ -124,7 +130,7 @@ def measure(settings: SearchBudget, player: Player, asked: Asked, cells: Cells) 
     chosen = pick_tasks(player.env, "valid", settings.valid_tasks)
     valid = Played.of(cells.get("episodes-valid", lambda: played(player, asked, chosen, settings.samples)))
     most = max(settings.budgets)
-    test = Played.of(cells.get("episodes-test", lambda: played(player, asked, tasks, most)))
+    test = Played.of(cells.get(f"episodes-test-{most}", lambda: played(player, asked, tasks, most)))
     found = Found([program.single(test.lines)])
     for kind in asked.kinds:
         weights = Weights()
@@ -132,25 +138,36 @@ def measure(settings: SearchBudget, player: Player, asked: Asked, cells: Cells) 
             weights = best_of_n.choose_weight(valid.lines, kind, settings.samples, weights)
             found.weights[kind] = weights.weight
         found.points += [best_of_n.point(test.lines, kind, n, weights, test.value_tokens) for n in settings.budgets]
+    found.points += [shortest(test.lines, n) for n in settings.budgets]
     whole = mean([float(sum(line.tokens)) for mine in valid.lines for line in mine])
     oracle = has_oracle(player.env, "test")
-    for kind in (k for k in SEARCHERS if oracle or k != K.ORACLE):
+    # Budget by budget: what a stopped study has is whole as far as it goes.
+    for n, kind in product(sorted(settings.budgets), (k for k in SEARCHERS if oracle or k != K.ORACLE)):
         weights = Weights(weight=found.weights.get(kind, 1.0))
-        for n in settings.budgets:
-            tot = ToTSettings(settings.branch, settings.search, settings.beam, tokens=round(n * whole))
-            ask = partial(program.searched, asked, player, tasks, tot, kind, weights, n)
-            cell = cells.get(f"tot-{kind}-{n}", ask)
-            found.points.append(_point(cell))
-            player.console.print(f"{kind}, {n}: {mean(found.points[-1].success):.3f}", highlight=False)
+        tot = ToTSettings(settings.branch, settings.search, settings.beam, tokens=round(n * whole))
+        ask = partial(program.searched, asked, player, tasks, tot, kind, weights, n)
+        found.points.append(_point(cells.get(f"tot-{n}-{kind}", ask)))
+        player.console.print(f"{kind}, {n}: {mean(found.points[-1].success):.3f}", highlight=False)
     first = [mine[: settings.samples] for mine in test.lines]
     stopping = EarlyStop(settings.max_loss)
     found.stops = [program.stopping(first, valid.lines, kind, stopping, Likelihood())[1] for kind in STOPPERS]
     return {"found": found, "critic": critic(test.lines, tasks), "tokens_of_an_episode": whole}
 
 
+def shortest(tasks: Sequence[Sequence[Line]], n: int) -> Point:
+    """A control: of n episodes the one with the fewest turns, of equal ones the first. Where failures are long it needs
+    no critic to be told from a success."""
+    success, tokens = [], []
+    for lines in tasks:
+        mine = best_of_n.groups(lines, n)
+        success.append(mean([min(group, key=lambda line: len(line.tokens)).success for group in mine]))
+        tokens.append(mean([float(sum(sum(line.tokens) for line in group)) for group in mine]))
+    return Point(Agent.BEST_OF_N, SHORTEST, n, tuple(success), tuple(tokens))
+
+
 def _point(cell: Mapping[str, Any]) -> Point:
     """A cell as it was stored; a task that was never played to an end is stored as NaN."""
-    return Point(**{name: tuple(x) if isinstance(x, list) else x for name, x in cell.items()})
+    return Point(**_tuples(cell))
 
 
 def critic(lines: Sequence[Sequence[Line]], tasks: Sequence[Task]) -> dict[str, Any]:
@@ -214,7 +231,7 @@ def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Asked, 
 
 
 def identity(settings: SearchBudget, run: Run, chosen: Path) -> dict[str, Any]:
-    told = {k: v for k, v in plain(settings).items() if k not in ("run", "name", "cells", "out")}
+    told = {k: v for k, v in plain(settings).items() if k not in ("run", "name", "budgets", "max_loss", "cells", "out")}
     sums = json.loads((chosen / checkpoint.MANIFEST).read_text("utf-8"))
     return {**told, "checkpoint": sums, "env": run.parts[run.train.env], "base": run.train.model}
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inference_cases import line
 from rich.console import Console
 from run_cases import training
 
 from agents.scorers import ScorerKind
 from benchmarks import search_budget
 from benchmarks.cells import Cells
-from benchmarks.search_budget import SearchBudget, conditions, measure, player_of
+from benchmarks.search_budget import SearchBudget, conditions, measure, player_of, shortest
 from runners.config import UserError
 from runners.inference.figures import Point, rows_of
 from runners.inference.settings import Agent
@@ -46,7 +47,7 @@ def test_a_study_goes_on_from_its_cells(settings: SearchBudget) -> None:
     told, cells = studied(settings)
     points = told["found"].points
     assert {(p.agent, p.scorer) for p in points if p.budget == 3} == {
-        *((Agent.BEST_OF_N, k) for k in search_budget.CHOOSERS),
+        *((Agent.BEST_OF_N, k) for k in (*search_budget.CHOOSERS, search_budget.SHORTEST)),
         *((Agent.TOT, k) for k in search_budget.SEARCHERS),
     }
     assert told["critic"]["counts"]["episodes"] and [s["scorer"] for s in told["found"].stops] == [
@@ -54,7 +55,7 @@ def test_a_study_goes_on_from_its_cells(settings: SearchBudget) -> None:
     ]
     files = {path.name for path in cells.folder.iterdir()}
     assert len(files) == 3 + 2 * len(search_budget.SEARCHERS)
-    gone = cells.folder / "tot-value-3.json"
+    gone = cells.folder / "tot-3-value.json"
     gone.unlink()
     written = {path: path.stat().st_mtime_ns for path in cells.folder.glob("[et]*.json")}
     again, _ = studied(settings)
@@ -83,6 +84,13 @@ def points(better: float, tasks: int = 400) -> list[Point]:
     for kind, more in ((K.RANDOM, 0.0), (K.LOGPROB, 0.0), (K.VALUE, better), (K.VALUE_LOGPROB, better)):
         found.append(point(Agent.TOT, kind, 0.6 + more, 2))
     return found
+
+
+def test_the_control_prefers_short_episodes() -> None:
+    long, short = line(0, True, logps=(-1.0,) * 4), line(0, False, logps=(-1.0,) * 2)
+    assert shortest([[long, short]], 2).success == (0.0,) and shortest([[long, short]], 2).tokens == (30.0,)
+    assert shortest([[short, replace(short, success=1.0)]], 2).success == (0.0,), "of equal ones the first"
+    assert shortest([[long, replace(short, success=1.0)]], 2).success == (1.0,)
 
 
 def test_conditions_can_fail() -> None:
