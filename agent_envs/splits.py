@@ -6,7 +6,7 @@ says nothing, the text's own hash decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
@@ -19,9 +19,9 @@ Found = TypeVar("Found")
 _PLACES = ("valid", "test", "train", "train", "train")
 
 
-def hashed_split(text: str) -> str:
-    """The split that a text belongs to, by its own hash: three in five to train, one each to valid and test."""
-    return _PLACES[Random(text).randrange(len(_PLACES))]
+def hashed_split(text: str, places: Sequence[str] = _PLACES) -> str:
+    """The split that a text belongs to, by its own hash; one of ``places``, three in five of which are train."""
+    return places[Random(text).randrange(len(places))]
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,10 @@ from agent_envs.core import Task
 from agents.engine import SamplingSettings
 from agents.scorers import SEARCHERS, ScorerKind
 from agents.tot import Strategy, ToTSettings
-from algorithms.selfac import TerminalTarget
 from benchmarks import timing
 from benchmarks.cells import Cells
 from runners.config import UserError, plain, run_program
-from runners.evaluate import Evaluate, policies_of
+from runners.evaluate import Evaluate, policies_of, scored_player
 from runners.evaluation import calibration
 from runners.evaluation.measure import has_oracle, pick_tasks
 from runners.inference import best_of_n, program, report
@@ -220,11 +219,8 @@ def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Asked, 
     console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
     controller = Controller(workers, settings.slots, parts["faults"])
     controller.load(0, policies.adapters["trained"])
-    verifies = getattr(policies.algorithm, "terminal_target", None) == TerminalTarget.OUTCOME
-    player = Player(
-        controller, env, console, policies.critic, float(getattr(policies.algorithm, "discount", 1.0)), verifies
-    )
-    kinds = tuple(k for k in CHOOSERS if verifies or not k.startswith("end_value"))
+    player = scored_player(controller, policies, env, console)
+    kinds = tuple(k for k in CHOOSERS if player.verifies or not k.startswith("end_value"))
     sampling = SamplingSettings(run.train.temperature)
     asked = Asked(Agent.BEST_OF_N, kinds, {}, sampling, settings.samples, settings.seed, settings.slots)
     return player, asked, workers, identity(settings, run, chosen)

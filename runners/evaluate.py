@@ -188,6 +188,13 @@ def looked_into(found: Mapping[str, Mapping[str, Result]], policies: Policies, e
     return told
 
 
+def scored_player(controller: Controller, policies: Policies, env: TextEnv, console: Console) -> Player:
+    """Who plays what is scored, with what the algorithm's values mean."""
+    discount = float(getattr(policies.algorithm, "discount", 1.0))
+    verifies = getattr(policies.algorithm, "terminal_target", None) == TerminalTarget.OUTCOME
+    return Player(controller, env, console, policies.critic, discount, verifies)
+
+
 def by_scores(
     evaluate: Evaluate, parts: Mapping[str, Any], controller: Controller, policies: Policies, env: TextEnv,
     tasks: Sequence[Task], console: Console,
@@ -196,9 +203,7 @@ def by_scores(
     scorers = scorers_of(evaluate.agent, evaluate.scorer)
     sampling = SamplingSettings(evaluate.temperature)
     asked = Asked(evaluate.agent, scorers, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
-    discount = float(getattr(policies.algorithm, "discount", 1.0))
-    verifies = getattr(policies.algorithm, "terminal_target", None) == TerminalTarget.OUTCOME
-    player = Player(controller, env, console, policies.critic, discount, verifies)
+    player = scored_player(controller, policies, env, console)
     check(asked, player, evaluate.split)
     controller.load(0, policies.adapters["trained" if "trained" in policies.adapters else "model"])
     found = measure_by_scores(asked, player, evaluate.split, tasks)

@@ -14,6 +14,7 @@ from typing import Any
 from agent_envs.core import SettingsError, Task, TaskSet, check_split, number_after
 from agent_envs.puzzle.config import PuzzleConfig
 from agent_envs.puzzle.kinds import puzzle_of
+from agent_envs.splits import hashed_split
 
 _HELD_OUT = 1000
 _PLACES = ("valid", "test", "test", "train", "train", "train", "train")
@@ -67,7 +68,7 @@ def show(config: PuzzleConfig, board: Any, left: int) -> str:
 
 def split_of(key: str) -> str:
     """The split of the puzzle that has this key."""
-    return _PLACES[Random(key).randrange(len(_PLACES))]
+    return hashed_split(key, _PLACES)
 
 
 @lru_cache(maxsize=16)
