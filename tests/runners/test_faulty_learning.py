@@ -1,4 +1,4 @@
-"""Faults in a run: they teach nothing, bit for bit; enough of them end it in one line; some of them end nothing."""
+"""Faults in a run: they teach nothing, bit for bit, and enough of them end it in one line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from faulty_cases import FAULTY, faulty_model
 from run_cases import gradient, rows, same, training
 
-from agent_envs import registry
 from agent_envs.identity import IdentityEnv
 from agents.engine import SamplingSettings
 from agents.episode import Episode, Fault, Job
@@ -21,35 +21,11 @@ from agents.rollout import Played
 from runners.config import UserError
 from runners.training.run import Training
 
-# The clone of a demonstrator that is wrong in half of the turns; the faulty environment speaks like the sound one.
-BASE = """
-env: identity
-test_tasks: 0
-eval_every: 0
-react: {max_action_tokens: 16, max_tokens: 256}
-pretrain:
-  {flaw: 0.5, demonstrations: 300, steps: 400, shape: {width: 64, mlp: 128}}
-"""
-FAULTY = """
-env: faulty
-updates: 48
-episodes: 96
-minibatches: 6
-lr: 3e-3
-eval_every: 0
-test_tasks: 0
-react: {max_action_tokens: 16, max_tokens: 256}
-envs: {step_seconds: 3.0, memory_mb: 1024}
-"""
-
 
 @pytest.fixture(scope="module", autouse=True)
 def model(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator[str]:
     """Folder of the cloned model, with the faulty environment registered."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(registry.ENVS, "faulty", "faulty_env:FaultyEnv")
-        with training(tmp_path_factory.mktemp("base") / "run", text=BASE) as run:
-            source = run.source
+    with faulty_model(tmp_path_factory.mktemp("base")) as source:
         yield source
 
 
@@ -96,37 +72,6 @@ def fault(outcome: Any) -> Fault:
     from agent_envs.faults import FaultKind, Stage
 
     return Fault(outcome.job, FaultKind.RAISED, Stage.STEP, "broken")
-
-
-@pytest.mark.slow
-def test_a_run_with_a_fifth_of_its_episodes_broken_still_learns(tmp_path: Path, model: str) -> None:
-    argv = (
-        "--model",
-        model,
-        "--faulty.every",
-        "5",
-        "--test-tasks",
-        "43",
-        "--updates",
-        "24",
-        "--envs.step-seconds",
-        "2",
-    )
-    with training(tmp_path / "run", *argv, text=FAULTY) as run:
-        summary = run.run()
-    assert summary["start"]["sampled"]["mean"] <= 0.5
-    assert summary["final"]["sampled"]["mean"] >= 0.9
-    updates = [row for row in rows(tmp_path / "run") if row["kind"] == "update"]
-    share = sum(row["faults"] for row in updates) / (24 * 96 + sum(row["faults"] for row in updates))
-    assert 0.15 <= share <= 0.3
-    reasons: Counter[str] = Counter()
-    counted: Counter[str] = Counter()
-    for line in map(json.loads, (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()):
-        counted[line["event"]] += len(line["episodes"])
-        if line["event"] == "dropped":
-            reasons[line["reason"].split(" ")[0]] += 1
-    assert counted["dispatched"] == counted["trained"] + counted["dropped"]
-    assert set(reasons) == {"raised", "hung", "exited", "memory", "flooded"}
 
 
 def test_too_many_faults_end_the_run_in_one_line(tmp_path: Path, model: str) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from learning_cases import JUDGED, SMALL, solve, success
-from run_cases import rows, training
+from learning_cases import SMALL, solve
+from run_cases import rows
 
-from agents.tree import Kind
 from algorithms import ALGORITHMS
 
 SETTINGS = f"env: identity\n{SMALL}"
@@ -23,41 +20,3 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 def test_it_is_solved(tmp_path: Path, algo: str) -> None:
     solve(tmp_path / "run", algo, SETTINGS)
     assert len(rows(tmp_path / "run")) == 48 and (tmp_path / "run" / "checkpoints" / "update-48").is_dir()
-
-
-@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
-def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path, algo: str) -> None:
-    argv = ("--algo", algo, *JUDGED.get(algo, ()), "--lr", "0", "--updates", "4")
-    with training(tmp_path / "run", *argv, text=SETTINGS) as run:
-        before, weights = success(run), run.model.policy_state()
-        run.run()
-        assert success(run) == before <= 0.5
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in run.model.policy_state().items())
-
-
-@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
-def test_the_same_seed_gives_the_same_numbers(tmp_path: Path, algo: str) -> None:
-    first, again, other = (tmp_path / name for name in ("first", "again", "other"))
-    for folder, seed in ((first, 3), (again, 3), (other, 4)):
-        argv = ("--algo", algo, *JUDGED.get(algo, ()), "--updates", "3", "--test-tasks", "10", "--seed", str(seed))
-        with training(folder, *argv, text=SETTINGS) as run:
-            run.run()
-    assert len(rows(first)) == 7
-    assert rows(first) == rows(again)
-    assert (first / "episodes.jsonl").read_text() == (again / "episodes.jsonl").read_text()
-    assert rows(first) != rows(other)
-
-
-def test_every_action_carries_the_version_that_sampled_it(tmp_path: Path) -> None:
-    seen = []
-    with training(tmp_path / "run", "--updates", "3", text=SETTINGS) as run:
-        learn = run.learner.learn
-
-        def watched(update: int, trees: Any, used: float) -> Any:
-            nodes = [node for tree in trees for node in tree.root.walk()]
-            seen.append({n.version for n in nodes if n.kind is Kind.ACTION})
-            return learn(update, trees, used)
-
-        run.learner.learn = watched  # type: ignore[method-assign]
-        run.run()
-    assert seen == [{0}, {1}, {2}]
