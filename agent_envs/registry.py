@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import fields
+from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -60,12 +61,18 @@ def make(name: str, config: Any = None) -> TextEnv:
 def from_settings(env: str, **settings: Any) -> TextEnv:
     """The entry point behind `gymnasium.make`: keyword arguments are fields of the environment's `Config`."""
     made = env_class(env)
-    known = [field.name for field in fields(made.Config)]
-    for key in settings:
+    known = {field.name: field.default for field in fields(made.Config)}
+    for key, value in settings.items():
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise SettingsError(f"{env}: unknown setting {key!r}{hint} (known: {', '.join(known)})")
+        default: Any = known[key]
+        if isinstance(default, StrEnum):
+            choices = {choice.value: choice for choice in type(default)}
+            if value not in choices:
+                raise SettingsError(f"{env}: {key} must be one of {', '.join(choices)}, not {value!r}")
+            settings[key] = choices[value]
     return made(made.Config(**settings))
 
 

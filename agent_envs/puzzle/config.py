@@ -51,14 +51,14 @@ class PuzzleConfig:
     @property
     def chosen_levels(self) -> tuple[int, ...]:
         """The levels, whether named or not."""
-        return self.levels or (LEVELS if self.kind is Kind.GAME24 else LEVELS[:1])
+        return self.levels or (LEVELS if self.kind == Kind.GAME24 else LEVELS[:1])
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or not set(self.levels) <= set(LEVELS):
             raise SettingsError(f"puzzle: levels must be some of 1, 2 and 3, each once, not {self.levels}")
-        if self.kind is not Kind.COUNTDOWN and (self.numbers, self.largest) != (4, 9):
+        if self.kind != Kind.COUNTDOWN and (self.numbers, self.largest) != (4, 9):
             raise SettingsError(f"puzzle: numbers and largest act with kind countdown only, not with {self.kind}")
-        if self.kind is Kind.GAME24 and self.train_tasks != 20000:
+        if self.kind == Kind.GAME24 and self.train_tasks != 20000:
             raise SettingsError("puzzle: train_tasks does not act with kind game24, which has as many as there are")
         if not 3 <= self.numbers <= 6 or not 6 <= self.largest <= 100:
             raise SettingsError(

@@ -32,7 +32,7 @@ _SOURCES = {
 
 def tasks_of(config: WikiConfig, split: str) -> TaskSet:
     """The tasks of a split under these settings."""
-    if config.corpus is Corpus.GEO:
+    if config.corpus == Corpus.GEO:
         from agent_envs.wiki.geo.questions import geo_tasks
 
         return geo_tasks(config, split)
@@ -40,7 +40,7 @@ def tasks_of(config: WikiConfig, split: str) -> TaskSet:
 
 
 def _pages(config: WikiConfig) -> Iterator[tuple[str, Iterator[Page]]]:
-    if config.corpus is Corpus.GEO:
+    if config.corpus == Corpus.GEO:
         from agent_envs.wiki.geo import pages
 
         return pages.pages_of(config.languages)
@@ -53,7 +53,7 @@ def corpus_key(config: WikiConfig) -> str:
     digest = blake2b(digest_size=10)
     digest.update(json.dumps({name: getattr(config, name) for name in _SHAPING[config.corpus]}).encode())
     digest.update(tantivy.__version__.encode())
-    if config.corpus is Corpus.GEO:
+    if config.corpus == Corpus.GEO:
         from agent_envs.wiki.geo.facts import versions
 
         digest.update(versions().encode())

@@ -240,7 +240,7 @@ class WikiEnv(TextEnv):
         return metrics | asdict(score(self._gold, self._state.answer, self._state.saved)) if over else metrics
 
     def lexicon(self) -> Sequence[str]:
-        if self.config.corpus is not Corpus.WORLD:
+        if self.config.corpus != Corpus.WORLD:
             return ()
         (first_en, second_en), (first_zh, second_zh) = parts("en"), parts("zh")
         return [*(f"{part} " for part in first_en), *second_en, *first_zh, *second_zh, *RELATIONS, *RELATIONS.values()]

@@ -97,3 +97,10 @@ def test_import_is_cheap_and_knows_no_model_library() -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert len(out) == 1, f"import agent_envs pulls in {out[1:]}"
     assert float(out[0]) < 2.0
+
+
+def test_a_choice_may_be_named_by_plain_text() -> None:
+    assert registry.from_settings("puzzle", kind="game24").config.chosen_levels == (1, 2, 3)
+    assert registry.from_settings("puzzle").config.chosen_levels == (1,)
+    with pytest.raises(SettingsError, match=r"puzzle: kind must be one of game24, countdown, .*, not 'chess'"):
+        registry.from_settings("puzzle", kind="chess")

@@ -74,7 +74,7 @@ def statement(program: Program, kind: Kind, language: str) -> str:
 def _build(config: TaskSettings, split: str, names: Sequence[str], index: int, name: str) -> Task:
     program, visit = programs()[names[index % len(names)]], index // len(names)
     rng = Random(f"{config.seed}-{name}")
-    if config.kind is Kind.SYNTHESIS:
+    if config.kind == Kind.SYNTHESIS:
         files = {file: stub(text) for file, text in program.files.items()}
         bugs, failing = 1, list(range(len(program.pool)))
     else:
@@ -105,7 +105,7 @@ def _order(
     """The programs that tasks are made of, in an order drawn from the seed."""
     found = []
     for program in programs().values():
-        fits = (len(program.files) > 1) == (kind is Kind.MULTI) and (not levels or level_of(program) in levels)
+        fits = (len(program.files) > 1) == (kind == Kind.MULTI) and (not levels or level_of(program) in levels)
         if program.split == split and fits:
             if operators and not any(kinds <= set(operators) for kinds in operators_of(program)):
                 continue

@@ -115,7 +115,7 @@ class TaskSettings:
                 f"{self.held_out_tasks}"
             )
         if self.source == GENERATED:
-            if self.operators and self.kind is Kind.SYNTHESIS:
+            if self.operators and self.kind == Kind.SYNTHESIS:
                 raise SettingsError("code: operators do not act with kind synthesis, which has nothing to repair")
             return
         for name, default in (("kind", Kind.REPAIR), ("operators", ()), ("levels", ()), ("seed", 0)):
