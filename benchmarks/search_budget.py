@@ -79,7 +79,7 @@ class SearchBudget:
     search: Strategy = Strategy.BEST_FIRST
     """Which states are expanded."""
     max_loss: float = 0.01
-    """Share of the validation episodes that giving up early may lose."""
+    """Share of the validation episodes that giving up early may lose, at the upper end of the interval."""
     seed: int = 0
     """Seed of the sampling."""
     slots: int = 128

@@ -7,6 +7,7 @@ changes nothing of what was sampled before, so what it would have saved is read 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -15,7 +16,7 @@ import numpy as np
 
 from agents.scorers import ScorerKind
 from runners.inference.lines import Line, Weights, running
-from runners.intervals import Interval, percentile, task_draws
+from runners.intervals import Interval, bootstrap, percentile, task_draws
 
 
 class Rule(StrEnum):
@@ -67,13 +68,16 @@ class Stop:
 
 
 def choose(lines: Sequence[Line], kind: ScorerKind, candidates: Sequence[Weights], first: int, max_loss: float) -> Stop:
-    """The rule, the weights and the threshold that save most and lose at most ``max_loss`` of the episodes."""
+    """The rule, the weights and the threshold that save most and lose at most ``max_loss`` of the episodes.
+
+    At most means that the upper end of the loss's interval does not exceed it: on other tasks it is to hold, too.
+    """
     stops = [stop for weights in candidates for stop in highest(lines, kind, weights, first, max_loss)]
     return max(stops, key=lambda stop: saved(lines, stop))
 
 
 def highest(lines: Sequence[Line], kind: ScorerKind, weights: Weights, first: int, max_loss: float) -> list[Stop]:
-    """Of each rule the highest threshold that loses at most ``max_loss`` of the episodes to success.
+    """Of each rule the highest threshold that loses at most ``max_loss`` of the episodes.
 
     The ranks of the rule by turn are taken among the episodes of every other task, and the threshold from the rest: an
     episode is never below all those that it is one of.
@@ -93,11 +97,17 @@ def ladder(lines: Sequence[Line], kind: ScorerKind, weights: Weights) -> tuple[t
 
 
 def at_most(lines: Sequence[Line], stop: Stop, max_loss: float) -> Stop:
-    """The same rule with the highest threshold that loses at most ``max_loss`` of ``lines``."""
-    lows = sorted(stop.lowest(line) for line in lines if line.success)
-    allowed = int(max_loss * len(lines))
+    """The same rule with the highest threshold whose loss, at the upper end over tasks, is at most ``max_loss``."""
+    lows = sorted((stop.lowest(line), line.task) for line in lines if line.success)
+    episodes = Counter(line.task for line in lines)
+
+    def upper(count: int) -> float:
+        lost = Counter(task for _, task in lows[:count])
+        return bootstrap([lost[task] / episodes[task] for task in sorted(episodes)]).high
+
+    allowed = bisect_right(range(1, min(int(max_loss * len(lines)), len(lows)) + 1), max_loss, key=upper)
     # The next success that would be lost sets the threshold: what lies below it is given up.
-    return replace(stop, threshold=float(lows[allowed]) if allowed < len(lows) else np.inf)
+    return replace(stop, threshold=lows[allowed][0] if allowed < len(lows) else np.inf)
 
 
 def saved(lines: Sequence[Line], stop: Stop) -> float:

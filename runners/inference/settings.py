@@ -68,7 +68,8 @@ class EarlyStop:
     """When an episode is given up."""
 
     max_loss: float = 0.01
-    """The threshold is the highest that loses no more than this share of the validation episodes to success."""
+    """The threshold is the highest that loses no more than this share of the validation episodes to success, at the
+    upper end of the 95 % interval over tasks."""
     first: int = 1
     """So many turns are taken in any case."""
 
