@@ -18,7 +18,8 @@ import numpy as np
 from agent_envs.actions import Action, ActionError, Grammar
 from agent_envs.code import arguments, judge
 from agent_envs.code.config import CodeConfig
-from agent_envs.code.expert import Situation, copied, expert_turn
+from agent_envs.code.exercises import exercise
+from agent_envs.code.expert import Situation, expert_turn
 from agent_envs.code.lexicon import words
 from agent_envs.code.oracle import chance
 from agent_envs.code.replies import outcome_of, say, shortened
@@ -37,8 +38,6 @@ from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv
 _LAST_TURNS = 3
 """So many turns before the end they begin to be counted aloud."""
 _MAX_FOUND = 10
-_DRILLED = 4
-"""Lines of an exercise."""
 
 
 class CodeEnv(TextEnv):
@@ -199,10 +198,23 @@ class CodeEnv(TextEnv):
         old, new = arguments.old_and_new(action.body or "")
         text = self._text(name)
         at, matches = occurrences(lines_of(text), lines_of(old))
+        if not matches:
+            return self._replace_part(name, text, old.removesuffix("\n"), new.removesuffix("\n"))
         if matches != 1:
-            return self._say("matches", matches=matches) if matches else self._say("notfound")
+            return self._say("matches", matches=matches)
         last = at + len(lines_of(old)) - 1
         return self._rewrite(name, self._state.now.edited(name, at, last, new), at, len(lines_of(new)), last)
+
+    def _replace_part(self, name: str, text: str, old: str, new: str) -> Outcome:
+        """The same of a text that is no whole lines."""
+        at = text.find(old) if old.strip() else -1
+        if at < 0:
+            return self._say("notfound")
+        if text.find(old, at + 1) >= 0:
+            return self._say("matches", matches=max(2, text.count(old)))
+        first = 1 + text.count("\n", 0, at)
+        last = first + old.count("\n")
+        return self._rewrite(name, text[:at] + new + text[at + len(old) :], first, 1 + new.count("\n"), last)
 
     def _rewrite(self, name: str, text: str, first: int, count: int, last: int) -> Outcome:
         """A file gets a text that differs where ``count`` lines from ``first`` on stand for those up to ``last``."""
@@ -313,19 +325,17 @@ class CodeEnv(TextEnv):
         return words(self.grammar, tuple("\n".join(lines) for lines in told))
 
     def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
-        """Quoting the lines of a file, and writing them as they are."""
-        name, text = sorted(self._of(task).files.items())[0]
-        lines = lines_of(text)
-        filled = [number for number, line in enumerate(lines, 1) if line.strip()]
-        if not 1 <= len(filled) <= len(lines) <= self.config.window:
+        """Changing a program whose names were drawn anew, as `agent_envs.code.exercises` says."""
+        data = self._of(task)
+        if len(data.files) != 1:
             return None
-        exercises = []
-        for number in rng.permutation(filled)[:_DRILLED]:
-            turn = copied(text, name, int(number), alone=len(self._of(task).files) == 1)
-            given = turn[: turn.index("|") + 1]
-            exercises.append((given, turn.removeprefix(given)))
+        name, text = next(iter(data.files.items()))
+        exercises = exercise(text, data.solution.get(name, text), rng)
+        lines = lines_of(exercises.text)
+        if len(lines) > self.config.window or not exercises.turns:
+            return None
         head = say("file", task.language, name=name, lines=len(lines))
-        return f"{head}\n{numbered(lines, 1, len(lines))}", exercises
+        return f"{head}\n{numbered(lines, 1, len(lines))}", exercises.turns
 
     # ---- the expert -----------------------------------------------------------------------------------------------
     def _situation(self) -> Situation:

@@ -5,28 +5,29 @@ right from every state that leaves it enough turns. Each thought quotes what the
 changed as they were shown, or how many checks passed.
 
 The flawed one makes a mistake where it should mend one: it changes something that was not wrong, as the operators of
-`agent_envs.code.tasks.mutate` do. It does not know that, so it tests, takes back what did not help, and tries something
-else; or it gives up too early and submits.
+`agent_envs.code.tasks.mutate` do. It does not know that, so it tests; and where a check fails it gives up and submits,
+or takes the change back and tries something that it did not try before. It changes a part of a line where it can, not
+whole lines: the less has to be copied, the more a small model gets right of programs that it never saw.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from agent_envs.actions import render
+from agent_envs.code.arguments import SEPARATOR
 from agent_envs.code.hunks import Hunk, hunks
 from agent_envs.code.replies import say
+from agent_envs.code.snippets import snippet
 from agent_envs.code.task import CodeTask
 from agent_envs.code.tasks.mutate import mutants
 from agent_envs.code.view import lines_of, numbered, text_of
 from agent_envs.code.workspace import Bounds, Workspace, syntax_error
 
-EARLY = 0.5
-"""Share of the flaw that gives up where a check fails."""
 _QUOTED = 3
 """Most lines that a thought quotes."""
 _FAR_BACK = 4
@@ -164,11 +165,10 @@ def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
     return step, after.saw(name, range(hunk.first, hunk.first + len(hunk.lines)))
 
 
-def copied(text: str, name: str, number: int, *, alone: bool) -> str:
-    """A turn that writes a line as it is: an exercise in reading."""
-    lines = lines_of(text)
-    asked = str(number) if alone else f"{name}, {number}"
-    return render("EDIT", asked, numbered(lines, number, number).strip(), text_of([lines[number - 1]]))
+def replaced(text: str, hunk: Hunk) -> Step | None:
+    """The turn that changes a part of a line of the only file; None where that part cannot be named."""
+    parts = snippet(text, hunk)
+    return None if parts is None else Step("REPLACE", "", "", f"{parts[0]}\n{SEPARATOR}\n{parts[1]}\n")
 
 
 def _view(space: Workspace, name: str, hunk: Hunk, window: int) -> tuple[Step, Workspace]:
@@ -205,7 +205,7 @@ def _flawed(now: Situation, flaw: float, rng: np.random.Generator) -> Step:
     if now.before:
         if not todo or (now.tested is None and now.task.visible) or now.left == 1:
             return _finish(now)
-        if now.tested is None or all(now.tested) or rng.random() < flaw * EARLY:
+        if now.tested is None or all(now.tested) or rng.random() < flaw:
             return Step("SUBMIT", "", _passed(now))  # what it cannot see, it does not know
         if len(_repairs(now.before[-1], now)) <= len(todo):
             return Step("UNDO", "", _passed(now))
@@ -216,7 +216,21 @@ def _flawed(now: Situation, flaw: float, rng: np.random.Generator) -> Step:
     if _not_tested_at_all(now) and now.left > len(todo):
         return Step("TEST")
     wrong = _mistake(now, rng) if rng.random() < flaw else None
-    return wrong or todo[0]
+    return wrong or _right(now) or todo[0]
+
+
+def _right(now: Situation) -> Step | None:
+    """The next change for the better, if it can be told in a part of a line."""
+    name = _wrong(now.now, now)
+    if name is None or name not in now.now.files:
+        return None
+    return _small(now.now, name, _next_hunk(now.now.files[name], now.target[name], name))
+
+
+def _small(space: Workspace, name: str, hunk: Hunk) -> Step | None:
+    """`replaced`, of one file among others."""
+    step = replaced(space.files[name], hunk)
+    return None if step is None else replace(step, args=_with_name(space, name, ""))
 
 
 def _mistake(now: Situation, rng: np.random.Generator) -> Step | None:
@@ -226,15 +240,17 @@ def _mistake(now: Situation, rng: np.random.Generator) -> Step | None:
         return None
     text = now.now.files[name]
     tried = {files.get(name) for files in now.undone} | {now.target[name]}
-    open_to = [other for other in _changed(text) if other not in tried]
+    open_to = [other for other in changed(text) if other not in tried]
     if not open_to:
         return None
     (hunk,) = hunks(text, open_to[int(rng.integers(len(open_to)))])
-    return _edit(now.now, name, hunk)[0] if _seen(now.now, name, hunk) else None
+    if not _seen(now.now, name, hunk):
+        return None
+    return _small(now.now, name, hunk) or _edit(now.now, name, hunk)[0]
 
 
 @lru_cache(maxsize=4096)
-def _changed(text: str) -> tuple[str, ...]:
+def changed(text: str) -> tuple[str, ...]:
     """What the text becomes by one small mistake, in one piece."""
     try:
         found = [mutant.apply(text) for mutant in mutants(text)]

@@ -6,20 +6,24 @@ Identifiers are words joined by `_`. Words of one letter are left out: they are 
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator
 from functools import cache
+from keyword import iskeyword
+from string import ascii_lowercase
 
 from agent_envs.actions import ACTION, ACTION_END, THINK, THINK_END, Grammar, render
+from agent_envs.code.arguments import SEPARATOR
 from agent_envs.code.tasks.catalogue import programs
 from agent_envs.code.tasks.inputs import WORDS
 
 _PIECE = re.compile(r"[A-Za-z]{2,}|[^\w\s]|_")
 _INDENTS = tuple(" " * 4 * depth for depth in range(5, 0, -1))
-_BETWEEN = (
+BETWEEN = (
     "= == != < > <= >= + - * / // % ** += -= *= //= %= & | ^ and or in is not if else for as import".split()  # noqa: SIM905
 )
-_BEFORE = "if elif while for return not def class from import assert lambda raise yield".split()  # noqa: SIM905
+BEFORE = "if elif while for return not def class from import assert lambda raise yield".split()  # noqa: SIM905
 _NUMBERS = "0123456789"
 
 
@@ -27,8 +31,8 @@ _NUMBERS = "0123456789"
 def words(grammar: Grammar, system_prompts: tuple[str, ...]) -> tuple[str, ...]:
     """Each once, in an order that does not change."""
     found = dict.fromkeys([*system_prompts, *_turns(grammar), *_INDENTS, *_NUMBERS, *WORDS, ", ", ": "])
-    found |= dict.fromkeys(f" {sign} " for sign in _BETWEEN)
-    found |= dict.fromkeys(f"{word} " for word in _BEFORE)
+    found |= dict.fromkeys(f" {sign} " for sign in BETWEEN)
+    found |= dict.fromkeys(f"{word} " for word in BEFORE)
     for program in programs().values():
         said = [told["en"] for told in program.statements.values()]
         for text in (*program.files.values(), *program.signatures.values(), *said):
@@ -37,9 +41,20 @@ def words(grammar: Grammar, system_prompts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _turns(grammar: Grammar) -> Iterator[str]:
-    yield from (THINK, f"{THINK_END}{ACTION}", ACTION_END, f"\n{ACTION_END}")
+    yield from (THINK, f"{THINK_END}{ACTION}", ACTION_END, f"\n{ACTION_END}", f"\n{SEPARATOR}\n")
     for verb in grammar.verbs:
         for name in (verb.name, *verb.aliases.values()):
             yield render(name)
             yield f"{THINK_END}{ACTION}{name}("
+            yield f"{THINK}{THINK_END}{ACTION}{name}()\n"
             yield f"{THINK_END}{ACTION}{name}(){ACTION_END}"
+
+
+@cache
+def identifiers() -> tuple[str, ...]:
+    """Words that can be names, short ones included; they are words only, whichever program has them."""
+    found = dict.fromkeys(ascii_lowercase)
+    for program in programs().values():
+        for text in program.files.values():
+            found |= dict.fromkeys(_PIECE.findall(text))
+    return tuple(word for word in found if word.isalpha() and not iskeyword(word) and not hasattr(builtins, word))

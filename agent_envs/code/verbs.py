@@ -15,7 +15,7 @@ VERBS = (
     Verb("EDIT", f"{_FILE}a:b", Args.REQUIRED, {"zh": "编辑"}, {"zh": f"{_FILE_ZH}a:b"}, _LINES, Args.REQUIRED),
     Verb(
         "REPLACE", "[file]", Args.OPTIONAL, {"zh": "替换"}, {"zh": "[文件]"},
-        {"en": f"old lines⏎{SEPARATOR}⏎new lines", "zh": f"旧的行⏎{SEPARATOR}⏎新的行"}, Args.REQUIRED,
+        {"en": f"old text⏎{SEPARATOR}⏎new text", "zh": f"旧的文字⏎{SEPARATOR}⏎新的文字"}, Args.REQUIRED,
     ),
     Verb(
         "RUN", "[file]", Args.OPTIONAL, {"zh": "运行"}, {"zh": "[文件]"},

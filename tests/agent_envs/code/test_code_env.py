@@ -99,7 +99,8 @@ def test_a_new_syntax_error_is_not_taken_and_both_versions_are_shown() -> None:
         ("EDIT", "5:9", "x\n", "no such lines: main.py has 5"),
         ("EDIT", "4", "        found -= item\n", "nothing changed"),
         ("REPLACE", "", "nothing like it\n=======\nx\n", "not found"),
-        ("REPLACE", "", "found\n=======\nx\n", "not found"),  # whole lines only
+        ("REPLACE", "", "found\n=======\nx\n", "found 3 times, it must be once: give more lines"),
+        ("REPLACE", "", " \n=======\nx\n", "not found"),
         ("CREATE", "main.py", "x\n", "main.py is there already: use EDIT or REPLACE"),
         ("CREATE", "../main.py", "x\n", "../main.py cannot be the name of a file: take one like main.py"),
         ("CREATE", "/etc/passwd", "x\n", "/etc/passwd cannot be the name of a file: take one like main.py"),
@@ -135,6 +136,23 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(name: str, args: str, b
 def test_arguments_that_cannot_be_read(turn: str, error: str | None) -> None:
     env = started()
     assert env.step(turn)[4]["error"] == error
+
+
+def test_a_part_of_the_text_is_replaced_where_it_stands_once() -> None:
+    env = started()
+    edited = "edited\n3|    for item in items:\n4|        found += item\n5|    return found"
+    assert do(env, "REPLACE", "", "found -=\n=======\nfound +=\n") == edited
+    assert do(env, "REPLACE", "", "in items:\n        found\n=======\nin items[1:]:\n        found\n").startswith(
+        "edited\n2|"
+    )
+    assert do(env, "REPLACE", "", "[1:]\n=======\n").startswith("edited")
+    assert do(env, "VIEW") == "main.py: 5 lines\n1|def total(items):\n2|    found = 0\n" + edited[7:]
+    assert do(env, "REPLACE", "", "found = 0\n=======\nfound = (\n").startswith(
+        "not edited: line 2: '(' was never closed"
+    )
+    do(env, "CREATE", "x.txt", "aaa b\nb\n")
+    assert do(env, "REPLACE", "x.txt", "aa\n=======\nc\n") == "found 2 times, it must be once: give more lines"
+    assert do(env, "REPLACE", "x.txt", "b\n=======\nc\n") == "edited\n1|aaa b\n2|c"  # a whole line goes first
 
 
 def test_matches_must_be_unique() -> None:

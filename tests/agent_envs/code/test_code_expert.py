@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from small_tasks import SmallEnv, do, small, started
+from small_tasks import TOTAL, SmallEnv, do, small, started
 
+from agent_envs.code.arguments import old_and_new
 from agent_envs.code.config import CodeConfig
 from agent_envs.code.env import CodeEnv
+from agent_envs.code.exercises import _names, renamed
 from agent_envs.core import Task
 
 
@@ -54,8 +56,8 @@ def test_the_flawed_expert_tries_takes_back_and_gives_up() -> None:
     task = env.tasks("train")[0]
     runs = [played(env, task, 0.65, seed) for seed in range(20)]
     assert 2 <= sum(success for _, _, success in runs) <= 18
-    assert any("UNDO" in names for names, _, _ in runs) and any(names.count("EDIT") > 2 for names, _, _ in runs)
-    assert not any(success for names, _, success in runs if "EDIT" not in names)
+    assert any("UNDO" in names for names, _, _ in runs) and any(names.count("REPLACE") > 1 for names, _, _ in runs)
+    assert not any(success for names, _, success in runs if "REPLACE" not in names)
     assert all(success for _, _, success in (played(env, task, 0.0, seed) for seed in range(3)))  # the control
 
 
@@ -71,14 +73,46 @@ def test_the_words_that_a_tokenizer_keeps_whole() -> None:
     assert not any(len(word) == 1 and word.isalpha() for word in words)  # it would cut the others
 
 
-def test_the_exercise_is_to_write_lines_as_they_are() -> None:
+def test_exercises_change_lines_of_a_program_with_names_of_its_own() -> None:
     env = small()
     task = env.tasks("train")[0]
-    drill = env.drill(task, np.random.default_rng(0))
-    assert drill is not None
-    text, exercises = drill
-    assert text.startswith("main.py: 5 lines\n1|def total(items):\n2|    found = 0") and len(exercises) == 4
-    for given, rest in exercises:
-        action = env.grammar.parse(given + rest)
-        line = text.split("\n")[int(action.args)]
-        assert given.endswith(f"{action.args}|") and action.thought == line and action.body == f"{line[2:]}\n"
+    rng = np.random.default_rng(0)
+    heads, repaired = set(), 0
+    for _ in range(20):
+        drill = env.drill(task, rng)
+        assert drill is not None
+        text, exercises = drill
+        rows = text.split("\n")
+        program = "".join(row.partition("|")[2] + "\n" for row in rows[1:])
+        heads.add(rows[1])
+        assert rows[0] == "main.py: 5 lines" and 2 <= len(exercises) <= 6
+        for given, rest in exercises:
+            action = env.grammar.parse(given + rest)
+            old, new = old_and_new(action.body or "")
+            old, new = old.removesuffix("\n"), new.removesuffix("\n")
+            assert action.name == "REPLACE" and program.count(old) == 1 and old != new
+            compile(program.replace(old, new), "changed", "exec")
+            repaired += "-=" in old and "+=" in new and given.endswith("REPLACE()\n")
+    assert len(heads) > 15 and repaired == 20
+
+
+def test_other_names_are_the_same_all_over() -> None:
+    first, second = renamed((TOTAL, TOTAL.replace("+=", "-=")), np.random.default_rng(0))
+    assert first != TOTAL and first.replace("+=", "-=") == second
+    assert len(_names(first)) == len(_names(TOTAL)) == 4 and not _names(first) & _names(TOTAL)
+    assert renamed(("pass\n",), np.random.default_rng(0)) == ["pass\n"]
+
+
+def test_the_demonstrator_never_tries_the_same_twice() -> None:
+    env, rng = small(turns=40), np.random.default_rng(0)
+    tried = []
+    env.reset(options={"task": env.tasks("train")[0]})
+    for _ in range(200):
+        turn = env.expert(flaw=0.999, rng=rng)
+        action = env.grammar.parse(turn)
+        if action.name == "SUBMIT":
+            break
+        if action.name == "REPLACE":
+            tried.append(action.body)
+        env.step(turn)
+    assert tried and len(tried) == len(set(tried))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agent_envs.actions import ActionError
 from agent_envs.code.arguments import file_and_range, old_and_new, text_and_file
 from agent_envs.code.hunks import hunks
+from agent_envs.code.snippets import pieces, snippet
 from agent_envs.code.view import cut, lines_of, numbered, occurrences, printed, text_of
 
 LINES = st.lists(st.sampled_from(["a", "b", "    c", "", "d" * 30]), max_size=30)
@@ -84,3 +85,30 @@ def test_old_and_new_lines_are_parted_once(body: str) -> None:
     with pytest.raises(ActionError, match="write the old lines, one line ======="):
         old_and_new(body)
     assert old_and_new("a\n=======  \n") == ("a\n", "")
+
+
+PROGRAM = "def f(a, b):\n    if a < b:\n        return a - b\n    return a - b\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("a < b:", "a <= b:", ("if a < b", "if a <= b")),
+        ("def f(a, b):", "def f(b, a):", ("f(a, b)", "f(b, a)")),
+        ("        return", "        return not", ("        return a", "        return not a")),
+        ("    return a - b\n    ret", "    return b\n    ret", ("        return a - b", "        return b")),
+        ("    return a - b", "    return b", ("        return a - b", "        return b")),
+        ("    if a < b:\n", "", None),
+    ],
+)  # fmt: skip
+def test_the_part_that_is_changed_names_its_place(old: str, new: str, parts: tuple[str, str] | None) -> None:
+    (hunk,) = hunks(PROGRAM, PROGRAM.replace(old, new, 1))
+    found = snippet(PROGRAM, hunk)
+    assert found == parts
+    if found is not None:
+        assert PROGRAM.count(found[0]) == 1 and PROGRAM.replace(*found) == PROGRAM.replace(old, new, 1)
+
+
+@given(st.text(alphabet="ab12 +=_(),:\t字"))
+def test_nothing_of_a_line_is_lost_in_pieces(line: str) -> None:
+    assert "".join(pieces(line)) == line
