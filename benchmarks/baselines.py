@@ -10,12 +10,17 @@ from typing import Any
 import numpy as np
 
 from agent_envs.actions import render
+from agent_envs.code.env import CodeEnv
+from agent_envs.code.expert import changed, replaced
+from agent_envs.code.hunks import hunks
 from agent_envs.core import Task, TextEnv
 from agent_envs.math.env import MathEnv
 from agent_envs.puzzle.env import PuzzleEnv
 from agent_envs.wiki.baselines import Agent, FirstLinkAgent, RandomAgent, play
 from agent_envs.wiki.env import WikiEnv
 from runners.intervals import Interval, bootstrap
+
+UNCHANGED = "submits at once"
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,18 @@ def random_answer(rng: np.random.Generator) -> str:
     return f"The answer is \\boxed{{{rng.integers(10, 100)}}}."
 
 
+def random_change(env: CodeEnv, rng: np.random.Generator) -> str:
+    """A small change of the only file, as bugs are made; it is taken back until all checks pass that can be seen."""
+    now = env._situation()
+    if now.before:
+        if now.tested is None:
+            return render("TEST")
+        return render("SUBMIT" if all(now.tested) else "UNDO")
+    (text,) = now.now.files.values()
+    steps = (replaced(text, hunks(text, other)[0]) for other in rng.permutation(changed(text)))
+    return next((step.turn() for step in steps if step is not None), render("SUBMIT"))
+
+
 def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
     """Agents without a model, by name."""
     agents: dict[str, Callable[[], Agent]] = {"scripted expert": lambda: Scripted(env.expert)}
@@ -52,6 +69,9 @@ def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
         return agents | {"random agent": lambda: Scripted(partial(random_move, env, rng))}
     if isinstance(env, MathEnv):
         return agents | {"random agent": lambda: Scripted(partial(random_answer, rng))}
+    if isinstance(env, CodeEnv):
+        agents["random agent"] = lambda: Scripted(partial(random_change, env, rng))
+        return agents | {UNCHANGED: lambda: Scripted(partial(render, "SUBMIT"))}
     return agents
 
 

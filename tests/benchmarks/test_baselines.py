@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from agent_envs import registry
-from benchmarks.baselines import baselines, blanked, success
+from benchmarks.baselines import UNCHANGED, baselines, blanked, success
+from runners.intervals import Interval
 
 
-@pytest.mark.parametrize("name", ["math", "puzzle"])
+@pytest.mark.parametrize("name", ["math", "puzzle", "code"])
 def test_the_expert_is_right_and_chance_is_not(name: str) -> None:
     env = registry.make(name)
-    tasks = env.tasks("test")[:20]
+    tasks = env.tasks("test")[: 8 if name == "code" else 20]
     found = [{who: success(env, agent(), tasks) for who, agent in baselines(env).items()} for _ in range(2)]
     assert found[0] == found[1]
     assert found[0]["scripted expert"].mean == 1 and found[0]["random agent"].mean < 0.3
+    assert found[0].get(UNCHANGED, Interval(0, 0, 0)).high == 0
 
 
 @pytest.mark.parametrize(("name", "told"), [("math", True), ("puzzle", True), ("wiki", False)])
