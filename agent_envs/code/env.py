@@ -327,15 +327,14 @@ class CodeEnv(TextEnv):
     def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
         """Changing a program whose names were drawn anew, as `agent_envs.code.exercises` says."""
         data = self._of(task)
-        if len(data.files) != 1:
-            return None
-        name, text = next(iter(data.files.items()))
-        exercises = exercise(text, data.solution.get(name, text), rng)
-        lines = lines_of(exercises.text)
-        if len(lines) > self.config.window or not exercises.turns:
+        name = min(data.solution or data.files)
+        text = data.files.get(name, "")
+        shown = exercise(text, data.solution.get(name, text), rng, "" if len(data.files) == 1 else name)
+        lines = lines_of(shown.text)
+        if len(lines) > self.config.window or not shown.turns:
             return None
         head = say("file", task.language, name=name, lines=len(lines))
-        return f"{head}\n{numbered(lines, 1, len(lines))}", exercises.turns
+        return f"{head}\n{numbered(lines, 1, len(lines))}", shown.turns
 
     # ---- the expert -----------------------------------------------------------------------------------------------
     def _situation(self) -> Situation:

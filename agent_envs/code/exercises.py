@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -32,10 +32,10 @@ class Exercise:
     turns: Sequence[tuple[str, str]]
 
 
-def exercise(text: str, solution: str, rng: np.random.Generator) -> Exercise:
+def exercise(text: str, solution: str, rng: np.random.Generator, args: str = "") -> Exercise:
     """A program with a bug: its repair, which is to be found, and other small changes, of which the beginning is told.
 
-    No turn where nothing can be changed.
+    ``args`` names the file where there are several. No turn where nothing can be changed.
     """
     others = [other for other in changed(text) if snippet(text, hunks(text, other)[0]) is not None]
     picks = [others[int(i)] for i in rng.permutation(len(others))[: _MOST - 1]]
@@ -43,10 +43,11 @@ def exercise(text: str, solution: str, rng: np.random.Generator) -> Exercise:
     turns = []
     for wanted in (solution, *picks):
         found = hunks(text, wanted)
-        turn = replaced(text, found[0]) if len(found) == 1 else None
-        if turn is None:
+        step = replaced(text, found[0]) if len(found) == 1 else None
+        if step is None:
             continue
-        given = f"{THINK}{THINK_END}{ACTION}{turn.verb}()\n"
+        turn = replace(step, args=args)
+        given = f"{THINK}{THINK_END}{ACTION}{turn.verb}({args})\n"
         if wanted is not solution:
             given += pieces((turn.body or "").partition("\n")[0])[0]
         turns.append((given, turn.turn().removeprefix(given)))

@@ -28,6 +28,8 @@ from agent_envs.code.tasks.mutate import mutants
 from agent_envs.code.view import lines_of, numbered, text_of
 from agent_envs.code.workspace import Bounds, Workspace, syntax_error
 
+MISTAKEN = 0.5
+"""Share of the flaw that changes what was not wrong; the whole of it gives up where a check fails."""
 _QUOTED = 3
 """Most lines that a thought quotes."""
 _FAR_BACK = 4
@@ -215,7 +217,7 @@ def _flawed(now: Situation, flaw: float, rng: np.random.Generator) -> Step:
         return todo[0]
     if _not_tested_at_all(now) and now.left > len(todo):
         return Step("TEST")
-    wrong = _mistake(now, rng) if rng.random() < flaw else None
+    wrong = _mistake(now, rng) if rng.random() < flaw * MISTAKEN else None
     return wrong or _right(now) or todo[0]
 
 

@@ -96,6 +96,14 @@ def test_exercises_change_lines_of_a_program_with_names_of_its_own() -> None:
     assert len(heads) > 15 and repaired == 20
 
 
+def test_exercises_name_the_file_where_there_are_several() -> None:
+    env = small()
+    task = next(task for task in env.tasks("train")[:9] if task.data.statement.startswith("area"))
+    drill = env.drill(task, np.random.default_rng(0))
+    assert drill is not None and "1|from shape import side\n" in drill[0]
+    assert all(env.grammar.parse(given + rest).args == "main.py" for given, rest in drill[1])
+
+
 def test_other_names_are_the_same_all_over() -> None:
     first, second = renamed((TOTAL, TOTAL.replace("+=", "-=")), np.random.default_rng(0))
     assert first != TOTAL and first.replace("+=", "-=") == second
