@@ -47,12 +47,13 @@ def _fail(message: str, status: int = 2) -> int:
 
 
 def parse(
-    first: type[T], parts: Callable[[T], Mapping[str, type]], argv: Sequence[str] | None = None, *, about: str
+    first: type[T], parts: Callable[[T], Mapping[str, Any]], argv: Sequence[str] | None = None, *, about: str
 ) -> tuple[T, dict[str, Any]]:
     """Reads a command line in two stages.
 
     Stage one reads the fields of ``first`` (which environment, which algorithm, …); ``parts`` then names the settings
-    classes of what was chosen, and stage two reads everything, each part under its own prefix. ``--config FILE`` gives
+    classes of what was chosen, or gives an instance where the defaults are others, and stage two reads everything, each
+    part under its own prefix. ``--config FILE`` gives
     defaults from a YAML, TOML or JSON file: fields of ``first`` at the top, each part under its name. A static
     method ``first.adopted`` may turn what other programs call their settings into ours. Raises UserError.
     """
@@ -68,7 +69,8 @@ def parse(
     top_type: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(first)
     chosen, _ = _one_line(lambda: tyro.cli(top_type, args=known, default=top, return_unknown_args=True, add_help=False))
     try:
-        classes = dict(parts(chosen))
+        named = dict(parts(chosen))
+        classes = {name: part if isinstance(part, type) else type(part) for name, part in named.items()}
     except ValueError as error:  # an unknown environment or algorithm
         raise UserError(str(error)) from None
     unknown = set(values) - top_fields - set(classes)
@@ -80,7 +82,11 @@ def parse(
         ("top", Annotated[first, tyro.conf.arg(name="")], dataclasses.field(default=top))
     ]
     for name, part in classes.items():
-        default: Any = _build(part, values.get(name) or {}, where=f"{file}: {name}")
+        told: Mapping[str, Any] = values.get(name) or {}
+        default: Any = named[name]
+        if told or default is part:
+            usual = {} if default is part else plain(default)
+            default = _build(part, {**usual, **told}, where=f"{file}: {name}")
         fields.append((name, part, dataclasses.field(default=default)))
     run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
     both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)

@@ -55,7 +55,7 @@ from runners.inference.settings import Agent, asks_oracle, check_scorers, scorer
 from runners.inference.settings import parts_of as inference_parts
 from runners.models import TINY, BaseSpec, device_of, load_base, source_of
 from runners.pretrain import PretrainSettings
-from runners.runs import base_of, is_run, locate
+from runners.runs import Run, base_of, is_run, locate, read_run
 from runners.training.actors import actor_of
 from runners.training.controller import Controller
 from runners.workers.local import LocalWorkers
@@ -66,8 +66,9 @@ from runners.workers.worker import PlaySettings, Worker
 class Evaluate:
     """Measure an agent on held-out tasks."""
 
-    env: str = "wiki"
-    """Environment to be measured on; its settings are the flags --ENV.…"""
+    env: str = ""
+    """Environment to be measured on; its settings are the flags --ENV.…. By default that of the run, with the run's
+    settings, or the wiki."""
     model: str = TINY
     """A run folder (measured as base and as trained), `tiny`, or a Hugging Face folder or hub name."""
     split: str = "test"
@@ -106,20 +107,32 @@ class Evaluate:
             raise ValueError(f"samples acts with react and early-stop only, not with {self.agent}")
 
 
-def parts_of(evaluate: Evaluate) -> dict[str, type]:
-    parts: dict[str, type] = {evaluate.env: registry.env_class(evaluate.env).Config, "react": ReActSettings}
+def parts_of(evaluate: Evaluate) -> dict[str, Any]:
+    """Settings by prefix; those of a run's environment and turns are what they were in training, unless told."""
+    env, run = env_of(evaluate), run_of(evaluate.model)
+    parts: dict[str, Any] = {env: registry.env_class(env).Config, "react": ReActSettings}
     parts |= {"envs": HostSettings, "faults": FaultSettings}
-    if not of_run(evaluate.model):
+    if run is None:
         parts["chat"] = ChatSettings
+    elif run.train.env == env:
+        parts |= {env: run.parts[env], "react": replace(run.parts["react"], oracle=False)}
     if evaluate.model == TINY:
         parts["pretrain"] = PretrainSettings
     return parts | inference_parts(evaluate.agent, evaluate.scorer)
 
 
-def of_run(model: str) -> bool:
-    """Whether ``--model`` names a training run or one of its checkpoints."""
+def run_of(model: str) -> Run | None:
+    """The training run that ``--model`` names, itself or by one of its checkpoints."""
     path = Path(model)
-    return is_run(path) or (path.parent.name == "checkpoints" and is_run(path.parent.parent))
+    if path.parent.name == "checkpoints" and is_run(path.parent.parent):
+        path = path.parent.parent
+    return read_run(path) if is_run(path) else None
+
+
+def env_of(evaluate: Evaluate) -> str:
+    """The environment that is named, or that of the run, or the wiki."""
+    run = run_of(evaluate.model)
+    return evaluate.env or (run.train.env if run else "wiki")
 
 
 @dataclass(frozen=True)
@@ -140,7 +153,7 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
     play = PlaySettings(
         evaluate.env, parts[evaluate.env], parts["react"], parts["envs"], parts["faults"], evaluate.slots, exact=True
     )
-    if not of_run(evaluate.model):
+    if run_of(evaluate.model) is None:
         source = source_of(evaluate.model, env, parts, console)
         base = load_base(BaseSpec(source, evaluate.device, evaluate.dtype, parts["chat"]))
         return Policies(Worker(base.model, base.chat, play), {"model": None})
@@ -235,6 +248,7 @@ def by_playing(
 
 def main() -> None:
     evaluate, parts = parse(Evaluate, parts_of, about=Evaluate.__doc__ or "")
+    evaluate = replace(evaluate, env=env_of(evaluate))
     torch.set_num_threads(evaluate.threads)
     console = Console()
     env = registry.make(evaluate.env, parts[evaluate.env])

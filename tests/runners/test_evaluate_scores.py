@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,10 @@ from run_cases import training
 
 from agent_envs.core import Task
 from agents.episode import Episode, Job
+from agents.react import ReActSettings
 from agents.tree import Kind, Node
 from runners import evaluate
-from runners.config import UserError
+from runners.config import UserError, parse
 from runners.evaluation import kinds
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -41,6 +43,24 @@ def measured(run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return found
 
     return call
+
+
+def test_a_run_is_measured_with_its_own_settings_unless_told(run_folder: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(run_folder, tmp_path / "other")
+    text = (other / "config.yaml").read_text("utf-8")
+    assert "  length: 3\n" in text and "  max_action_tokens: 16\n" in text
+    (other / "config.yaml").write_text(text.replace("  length: 3\n", "  length: 2\n"), "utf-8")
+
+    def settings(*argv: str) -> tuple[str, int, int]:
+        asked, parts = parse(evaluate.Evaluate, evaluate.parts_of, argv, about="")
+        env = evaluate.env_of(asked)
+        return env, parts[env].length if env == "identity" else 0, parts["react"].max_action_tokens
+
+    assert settings("--model", str(other)) == ("identity", 2, 16)
+    assert settings("--model", str(other), "--identity.length", "4") == ("identity", 4, 16)
+    assert settings("--env", "identity") == ("identity", 3, ReActSettings().max_action_tokens)
+    assert settings("--env", "corridor", "--model", str(other)) == ("corridor", 0, ReActSettings().max_action_tokens)
+    assert settings()[0] == "wiki"
 
 
 def test_best_of_n(measured: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
