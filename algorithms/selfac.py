@@ -81,7 +81,7 @@ class SelfAC(Algorithm[TurnCredit]):
     alpha: float = 0.5
     """Share of the critic in the loss."""
     discount: float = 1.0
-    """Worth of a reward one turn later (lambda on the slides)."""
+    """Worth of a reward one turn later (lambda on the slides). Below 1 a turn that only costs time costs value, too."""
     gae_lambda: float = 1.0
     """1 compares whole returns with the value, as on the slides; below 0.8 it fails while the critic is poor."""
     adaptive_lambda: bool = False
