@@ -1,12 +1,13 @@
 """The pictures of a comparison's page.
 
-Invariant: every entrant keeps its colour, its place among the entrants, in every picture.
+Invariant: every entrant keeps its place among the entrants, from which its colour comes, in every picture.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,17 @@ import numpy as np
 
 from runners.comparison.curves import AXES, History, binned
 from runners.comparison.measures import title
-from runners.comparison.svg import Dot, Line, dots, lines
+from runners.comparison.svg import Dot, Line, dots, lines, mark
 from runners.evaluation.credit_quality import TITLES
 from runners.intervals import Interval, over_seeds
 
 if TYPE_CHECKING:
     from runners.comparison.report import Result
 
-COLOURS = 10
 BINS = 40
 """Points of a curve."""
+BANDED = 6
+"""Most entrants whose curves have bands: more of them hide each other."""
 SHOWN = ("auc", "auc_valid", "auc_seconds", "final_sampled", "final_greedy", "tokens_per_group")
 """Measures that are drawn."""
 BY_TURN = ("auc", "value_solvable")
@@ -32,18 +34,20 @@ BY_TURN = ("auc", "value_solvable")
 
 def key(names: Sequence[str]) -> str:
     """Which colour is whose."""
-    items = (f"<li><i class='c{i % COLOURS}'></i>{escape(name)}</li>" for i, name in enumerate(names))
+    items = (f"<li><i class='{mark(i)}'></i>{escape(name)}</li>" for i, name in enumerate(names))
     return f"<ul class='key'>{''.join(items)}</ul>"
 
 
 def curves(result: Result) -> str:
     """Success of training batches against each axis, and on validation tasks."""
     found = []
+    banded = len(result.histories) <= BANDED
     for axis, label in AXES.items():
         ends = [min(h.column(axis)[-1] for h in mine.values()) for mine in result.histories.values()]
         limit = result.env_steps if axis == "env_steps" else max(ends)
         plots = [_curve(name, i, mine, axis, limit) for i, (name, mine) in enumerate(result.histories.items())]
-        note = "training batches, sampled: mean over seeds with its 95 % band"
+        plots = plots if banded else [replace(plot, low=(), high=()) for plot in plots]
+        note = "training batches, sampled: mean over seeds" + (" with its 95 % band" if banded else "")
         found.append(_figure(lines(plots, label, "success", right=limit), note))
     valid = [_valid(name, i, mine) for i, (name, mine) in enumerate(result.histories.items())]
     if any(line.x for line in valid):
@@ -65,7 +69,7 @@ def _banded(name: str, place: int, x: Sequence[float], values: Sequence[Interval
     nothing = Interval(math.nan, math.nan, math.nan)
     told = [value or nothing for value in values]
     columns = [v.mean for v in told], [v.low for v in told], [v.high for v in told]
-    return Line(name, place % COLOURS, x, *columns, dots=dots)
+    return Line(name, place, x, *columns, dots=dots)
 
 
 def _valid(name: str, place: int, histories: Mapping[int, History]) -> Line:
@@ -73,7 +77,7 @@ def _valid(name: str, place: int, histories: Mapping[int, History]) -> Line:
     of_run = [[e for e in h.valid if "sampled" in e] for h in histories.values()]
     columns = list(zip(*of_run, strict=False))
     x, y = ([float(np.mean([e[what] for e in column])) for column in columns] for what in ("env_steps", "sampled"))
-    return Line(name, place % COLOURS, x, y, dots=True)
+    return Line(name, place, x, y, dots=True)
 
 
 def measures(result: Result) -> str:
@@ -85,7 +89,7 @@ def measures(result: Result) -> str:
             value = result.means[measure][name]
             if value is not None:
                 single = [float(np.nanmean(figures[measure])) for figures in of_seed.values()]
-                plots.append(Dot(name, i % COLOURS, value.mean, value.low, value.high, single))
+                plots.append(Dot(name, i, value.mean, value.low, value.high, single))
         if plots:
             found.append(_figure(dots(plots, title(measure)), ""))
     return _side_by_side(found)
@@ -112,7 +116,7 @@ def by_turn(result: Result) -> str:
     for when, figures in result.credit_by_turn.items():
         for figure in BY_TURN:
             plots = [
-                Line(name, list(result.figures).index(name) % COLOURS, turns, values, dots=True)
+                Line(name, list(result.figures).index(name), turns, values, dots=True)
                 for name, (turns, values) in figures[figure].items()
                 if turns
             ]

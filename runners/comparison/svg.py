@@ -1,6 +1,7 @@
 """Plots as SVG text that stands in a page: lines with bands, and dots with intervals.
 
-Invariant: pure functions of numbers and names; every name is escaped; colours are the page's classes ``c0``, ``c1``, …
+Invariant: pure functions of numbers and names; every name is escaped; an entrant is drawn by its place, with the page's
+classes that ``mark`` names.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from html import escape
 
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 42
+COLOURS = 10
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class Line:
     """One entrant's line; entries that are no number are gaps."""
 
     name: str
-    colour: int
+    place: int
+    """Among the entrants: its colour."""
     x: Sequence[float]
     y: Sequence[float]
     low: Sequence[float] = ()
@@ -32,11 +35,17 @@ class Dot:
     """One entrant's mean and interval, and the single runs behind it."""
 
     name: str
-    colour: int
+    place: int
+    """Among the entrants: its colour."""
     mean: float
     low: float
     high: float
     single: Sequence[float] = ()
+
+
+def mark(place: int) -> str:
+    """The classes of an entrant: its colour, and ``again`` (dashed) where all colours have been used before."""
+    return f"c{place % COLOURS}" + (" again" if place >= COLOURS else "")
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -87,10 +96,10 @@ def lines(
     if chance is not None:
         found.append(f'<line class="chance" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(chance)}" y2="{py(chance)}"/>')
     for plot in plots:
-        found += [_band(px, py, plot), *(_path(px, py, run, plot.colour) for run in _runs(plot.x, plot.y))]
+        found += [_band(px, py, plot), *(_path(px, py, run, plot.place) for run in _runs(plot.x, plot.y))]
         if plot.dots:
             found += [
-                f'<circle class="c{plot.colour}" cx="{px(x):.1f}" cy="{py(y):.1f}" r="3"/>'
+                f'<circle class="{mark(plot.place)}" cx="{px(x):.1f}" cy="{py(y):.1f}" r="3"/>'
                 for x, y in zip(plot.x, plot.y, strict=True)
                 if math.isfinite(y)
             ]
@@ -118,9 +127,9 @@ def dots(plots: Sequence[Dot], xlabel: str) -> str:
         y = top + row * (i + 0.5)
         found += [
             f'<text class="name" x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(_fit(p.name))}</text>',
-            *(f'<circle class="c{p.colour} one" cx="{px(x):.1f}" cy="{y:.1f}" r="2.5"/>' for x in p.single),
-            f'<line class="c{p.colour} bar" x1="{px(p.low):.1f}" x2="{px(p.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>',
-            f'<circle class="c{p.colour}" cx="{px(p.mean):.1f}" cy="{y:.1f}" r="5"><title>{p.mean:.4g} '
+            *(f'<circle class="{mark(p.place)} one" cx="{px(x):.1f}" cy="{y:.1f}" r="2.5"/>' for x in p.single),
+            f'<line class="{mark(p.place)} bar" x1="{px(p.low):.1f}" x2="{px(p.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>',
+            f'<circle class="{mark(p.place)}" cx="{px(p.mean):.1f}" cy="{y:.1f}" r="5"><title>{p.mean:.4g} '
             f"[{p.low:.4g}, {p.high:.4g}]</title></circle>",
         ]
     found.append(f'<text class="label" x="{(left + WIDTH) / 2:.0f}" y="{height - 6}">{escape(xlabel)}</text>')
@@ -163,9 +172,9 @@ def _runs(x: Sequence[float], y: Sequence[float]) -> list[list[tuple[float, floa
     return [run for run in found if run]
 
 
-def _path(px: Place, py: Place, run: Sequence[tuple[float, float]], colour: int) -> str:
+def _path(px: Place, py: Place, run: Sequence[tuple[float, float]], place: int) -> str:
     points = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in run)
-    return f'<polyline class="c{colour} line" points="{points}"/>'
+    return f'<polyline class="{mark(place)} line" points="{points}"/>'
 
 
 def _band(px: Place, py: Place, plot: Line) -> str:
@@ -175,7 +184,7 @@ def _band(px: Place, py: Place, plot: Line) -> str:
     known = [(x, a, b) for x, a, b in edges if math.isfinite(a) and math.isfinite(b)]
     up = [f"{px(x):.1f},{py(b):.1f}" for x, _, b in known]
     down = [f"{px(x):.1f},{py(a):.1f}" for x, a, _ in reversed(known)]
-    return f'<polygon class="c{plot.colour} band" points="{" ".join([*up, *down])}"/>' if known else ""
+    return f'<polygon class="{mark(plot.place)} band" points="{" ".join([*up, *down])}"/>' if known else ""
 
 
 def _fit(name: str, most: int = 18) -> str:
