@@ -114,11 +114,11 @@ def ensure_tiny(env: TextEnv, settings: PretrainSettings, console: Console) -> P
 
 
 def _fingerprint(env: TextEnv) -> str:
-    """Hash of a few demonstrations: it changes when the environment's texts or its expert do."""
+    """Hash of a few demonstrations and exercises: it changes when the environment's texts or its expert do."""
     rng = np.random.default_rng(0)
     tasks = env.tasks("train")
     picks = rng.integers(0, len(tasks), size=20)
-    shown = [demonstrate(env, tasks[int(i)], flaw=0.5, rng=rng) for i in picks]
+    shown = [(demonstrate(env, tasks[int(i)], flaw=0.5, rng=rng), env.drill(tasks[int(i)], rng)) for i in picks]
     return hashlib.sha256(repr(shown).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -199,9 +199,8 @@ def _drills(env: TextEnv, settings: PretrainSettings, n: int) -> Iterator[tuple[
     tasks = env.tasks("train")
     for i in rng.integers(0, len(tasks), size=n):
         drill = env.drill(tasks[int(i)], rng)
-        if drill is None:
-            return
-        yield drill
+        if drill is not None:
+            yield drill
 
 
 class Recall(nn.Module):
