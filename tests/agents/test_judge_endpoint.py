@@ -95,15 +95,21 @@ def test_an_unreadable_reply_is_no_label_and_not_asked_for_again(reply: str) -> 
         Answer(body=b'{"choices": [{"message": {"content": 3}}]}'),
         Answer(body=b'{"choices": [{"message": {"content": "x"}}], "usage": [1]}'),
         Answer(body=b"[" * 100_000),
-        Answer("late", seconds=1.0),
     ],
-    ids=lambda answer: f"{answer.status}-{answer.body[:12]!r}-{answer.seconds}",
+    ids=lambda answer: f"{answer.status}-{answer.body[:12]!r}",
 )
 def test_what_may_pass_is_asked_again(answer: Answer) -> None:
-    verdicts, asked, waits = ask(first(answer, times=2), timeout=0.3)
+    verdicts, asked, waits = ask(first(answer, times=2))
     assert verdicts.labels == [(True, True)]
     assert len(asked) == 3 and len(waits) == verdicts.stats["retries"] == 2 and verdicts.stats["calls"] == 3
     assert waits[0] < waits[1]
+
+
+def test_a_late_answer_is_asked_for_again() -> None:
+    """On a busy machine a good answer may be late too, so no number of calls is asserted but the least."""
+    verdicts, asked, waits = ask(first(Answer("late", seconds=2.0), times=2), timeout=0.5)
+    assert verdicts.labels == [(True, True)]
+    assert len(asked) == verdicts.stats["calls"] == verdicts.stats["retries"] + 1 == len(waits) + 1 >= 3
 
 
 def test_how_long_is_waited() -> None:
