@@ -27,7 +27,7 @@ train: $(INSTALLED)
 	$(BIN)/python runners/train.py --env wiki --algo selfac $(ARGS)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check

@@ -53,9 +53,9 @@ def parse(
 
     Stage one reads the fields of ``first`` (which environment, which algorithm, …); ``parts`` then names the settings
     classes of what was chosen, or gives an instance where the defaults are others, and stage two reads everything, each
-    part under its own prefix. ``--config FILE`` gives
-    defaults from a YAML, TOML or JSON file: fields of ``first`` at the top, each part under its name. A static
-    method ``first.adopted`` may turn what other programs call their settings into ours. Raises UserError.
+    part under its own prefix. ``--config FILE`` gives defaults from a YAML, TOML or JSON file: fields of ``first`` at
+    the top, each part under its name. A static method ``first.adopted`` may turn what other programs call their
+    settings into ours. Raises UserError.
     """
     args = list(sys.argv[1:] if argv is None else argv)
     wants_help = any(a in ("-h", "--help") for a in args)
@@ -82,11 +82,8 @@ def parse(
         ("top", Annotated[first, tyro.conf.arg(name="")], dataclasses.field(default=top))
     ]
     for name, part in classes.items():
-        told: Mapping[str, Any] = values.get(name) or {}
-        default: Any = named[name]
-        if told or default is part:
-            usual = {} if default is part else plain(default)
-            default = _build(part, {**usual, **told}, where=f"{file}: {name}")
+        usual = {} if named[name] is part else plain(named[name])
+        default: Any = _build(part, {**usual, **(values.get(name) or {})}, where=f"{file}: {name}")
         fields.append((name, part, dataclasses.field(default=default)))
     run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
     both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)

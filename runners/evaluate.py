@@ -55,7 +55,7 @@ from runners.inference.settings import Agent, asks_oracle, check_scorers, scorer
 from runners.inference.settings import parts_of as inference_parts
 from runners.models import TINY, BaseSpec, device_of, load_base, source_of
 from runners.pretrain import PretrainSettings
-from runners.runs import Run, base_of, is_run, locate, read_run
+from runners.runs import Run, base_of, locate, read_run, run_folder
 from runners.training.actors import actor_of
 from runners.training.controller import Controller
 from runners.workers.local import LocalWorkers
@@ -109,7 +109,8 @@ class Evaluate:
 
 def parts_of(evaluate: Evaluate) -> dict[str, Any]:
     """Settings by prefix; those of a run's environment and turns are what they were in training, unless told."""
-    env, run = env_of(evaluate), run_of(evaluate.model)
+    run = run_of(evaluate)
+    env = env_of(evaluate, run)
     parts: dict[str, Any] = {env: registry.env_class(env).Config, "react": ReActSettings}
     parts |= {"envs": HostSettings, "faults": FaultSettings}
     if run is None:
@@ -121,17 +122,14 @@ def parts_of(evaluate: Evaluate) -> dict[str, Any]:
     return parts | inference_parts(evaluate.agent, evaluate.scorer)
 
 
-def run_of(model: str) -> Run | None:
+def run_of(evaluate: Evaluate) -> Run | None:
     """The training run that ``--model`` names, itself or by one of its checkpoints."""
-    path = Path(model)
-    if path.parent.name == "checkpoints" and is_run(path.parent.parent):
-        path = path.parent.parent
-    return read_run(path) if is_run(path) else None
+    folder = run_folder(Path(evaluate.model))
+    return None if folder is None else read_run(folder)
 
 
-def env_of(evaluate: Evaluate) -> str:
+def env_of(evaluate: Evaluate, run: Run | None) -> str:
     """The environment that is named, or that of the run, or the wiki."""
-    run = run_of(evaluate.model)
     return evaluate.env or (run.train.env if run else "wiki")
 
 
@@ -153,7 +151,7 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
     play = PlaySettings(
         evaluate.env, parts[evaluate.env], parts["react"], parts["envs"], parts["faults"], evaluate.slots, exact=True
     )
-    if run_of(evaluate.model) is None:
+    if run_folder(Path(evaluate.model)) is None:
         source = source_of(evaluate.model, env, parts, console)
         base = load_base(BaseSpec(source, evaluate.device, evaluate.dtype, parts["chat"]))
         return Policies(Worker(base.model, base.chat, play), {"model": None})
@@ -248,7 +246,7 @@ def by_playing(
 
 def main() -> None:
     evaluate, parts = parse(Evaluate, parts_of, about=Evaluate.__doc__ or "")
-    evaluate = replace(evaluate, env=env_of(evaluate))
+    evaluate = replace(evaluate, env=env_of(evaluate, run_of(evaluate)))
     torch.set_num_threads(evaluate.threads)
     console = Console()
     env = registry.make(evaluate.env, parts[evaluate.env])

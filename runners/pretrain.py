@@ -70,6 +70,8 @@ class PretrainSettings:
     """Steps of linear warm-up; after them the rates fall linearly to a twentieth."""
     drills: float = 0.1
     """Share of the batch that are the environment's reading exercises, where it has some."""
+    drill_texts: int = 0
+    """Texts that are exercised on; as many as demonstrations when 0."""
     recall: float = 0.0
     """Weight of a second exercise: to know, after the critic prompt, the last tokens that were read before it. A large
     model looks back at what it saw by itself; a tiny one that never learned it has nothing to value a state by. The
@@ -114,12 +116,13 @@ def ensure_tiny(env: TextEnv, settings: PretrainSettings, console: Console) -> P
 
 
 def _fingerprint(env: TextEnv) -> str:
-    """Hash of a few demonstrations and exercises: it changes when the environment's texts or its expert do."""
+    """Hash of the lexicon and of a few demonstrations and exercises: it changes when the environment's texts or its
+    expert do."""
     rng = np.random.default_rng(0)
     tasks = env.tasks("train")
     picks = rng.integers(0, len(tasks), size=20)
     shown = [(demonstrate(env, tasks[int(i)], flaw=0.5, rng=rng), env.drill(tasks[int(i)], rng)) for i in picks]
-    return hashlib.sha256(repr(shown).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(repr((env.lexicon(), shown)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 Head = tuple[str, str, str]
@@ -152,7 +155,7 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
         tokenizer = build_tokenizer(texts, [*env.lexicon(), CRITIC_TEXT])
         chat = Chat(tokenizer)
         chains = [chain(chat, *episode) for episode in shown]
-        drills = [drill_chain(chat, drill) for drill in _drills(env, settings, len(chains))]
+        drills = [drill_chain(chat, drill) for drill in _drills(env, settings, settings.drill_texts or len(chains))]
         model = build_model(tokenizer, settings.shape, settings.seed)
         _train(model, chains, drills, chat.critic_prompt(CRITIC_TEXT), settings, bar, console)
     hf_logging.disable_progress_bar()

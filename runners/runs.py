@@ -60,13 +60,19 @@ def read_run(folder: Path) -> Run:
     return Run(folder, train, parts)
 
 
+def run_folder(path: Path) -> Path | None:
+    """The folder of the run that is named, itself or by one of its checkpoints; None for anything else."""
+    folder = path.parent.parent if path.parent.name == "checkpoints" else path
+    return next((place for place in (path, folder) if is_run(place)), None)
+
+
 def locate(path: Path, console: Console) -> tuple[Run, Path]:
     """A run and one of its checkpoints: the one that is named, or the newest sound one. Raises UserError."""
-    if path.parent.name == "checkpoints" and is_run(path.parent.parent):
-        checkpoint.verify(path)
-        return read_run(path.parent.parent), path
-    run = read_run(path)
-    return run, run.newest(console)
+    run = read_run(run_folder(path) or path)
+    if run.folder == path:
+        return run, run.newest(console)
+    checkpoint.verify(path)
+    return run, path
 
 
 def base_of(

@@ -31,7 +31,7 @@ from agent_envs.code.tasks.settings import GENERATED, LANGUAGES
 from agent_envs.code.tasks.source import build
 from agent_envs.code.verbs import BASH, VERBS
 from agent_envs.code.verdict import Verdict, decide
-from agent_envs.code.view import lines_of, numbered, occurrences
+from agent_envs.code.view import lines_of, numbered, occurrences, text_of
 from agent_envs.code.workspace import BadFile, Bounds, Workspace, syntax_error, taken
 from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv
 
@@ -185,36 +185,42 @@ class CodeEnv(TextEnv):
 
     def _edit(self, action: Action) -> Outcome:
         name, first, last = arguments.lines_asked(action.args, self._files)
-        count = len(lines_of(self._text(name)))
-        if last > count or first > count + 1:
-            return self._say("lines", name=name, lines=count)
-        if not self._state.now.has_seen(name, first, last):
-            return self._say("stale", first=first, last=max(first, last))
+        self._check_lines(name, first, last)
         body = action.body or ""
         return self._rewrite(name, self._state.now.edited(name, first, last, body), first, len(lines_of(body)), last)
 
-    def _replace(self, action: Action) -> Outcome:
-        name = arguments.file_or_only(action.args, self._files)
-        old, new = arguments.old_and_new(action.body or "")
-        text = self._text(name)
-        at, matches = occurrences(lines_of(text), lines_of(old))
-        if not matches:
-            return self._replace_part(name, text, old.removesuffix("\n"), new.removesuffix("\n"))
-        if matches != 1:
-            return self._say("matches", matches=matches)
-        last = at + len(lines_of(old)) - 1
-        return self._rewrite(name, self._state.now.edited(name, at, last, new), at, len(lines_of(new)), last)
+    def _check_lines(self, name: str, first: int, last: int) -> None:
+        """Raises BadFile for lines that are not there, or that were not shown as they are now."""
+        count = len(lines_of(self._text(name)))
+        if last > count or first > count + 1:
+            raise BadFile("lines", name=name, lines=count)
+        if not self._state.now.has_seen(name, first, last):
+            raise BadFile("stale", first=first, last=max(first, last))
 
-    def _replace_part(self, name: str, text: str, old: str, new: str) -> Outcome:
-        """The same of a text that is no whole lines."""
-        at = text.find(old) if old.strip() else -1
-        if at < 0:
-            return self._say("notfound")
-        if text.find(old, at + 1) >= 0:
-            return self._say("matches", matches=max(2, text.count(old)))
-        first = 1 + text.count("\n", 0, at)
-        last = first + old.count("\n")
-        return self._rewrite(name, text[:at] + new + text[at + len(old) :], first, 1 + new.count("\n"), last)
+    def _replace(self, action: Action) -> Outcome:
+        name, asked = arguments.file_and_range(action.args, self._files)
+        old, new = arguments.old_and_new(action.body or "")
+        lines = lines_of(self._text(name))
+        begin, end = asked or (1, len(lines))
+        if asked:
+            self._check_lines(name, begin, end)
+        here = lines[begin - 1 : end]
+        at, matches = occurrences(here, lines_of(old))
+        if matches == 1:
+            first, last = begin + at - 1, begin + at + len(lines_of(old)) - 2
+            return self._rewrite(name, self._state.now.edited(name, first, last, new), first, len(lines_of(new)), last)
+        if not matches:
+            before, part, after = (text_of(lines[: begin - 1]), text_of(here), text_of(lines[end:]))
+            old, new = old.removesuffix("\n"), new.removesuffix("\n")
+            at = part.find(old) if old.strip() else -1
+            if at < 0:
+                return self._say("notfound")
+            if part.find(old, at + 1) < 0:
+                first = begin + part.count("\n", 0, at)
+                text = f"{before}{part[:at]}{new}{part[at + len(old) :]}{after}"
+                return self._rewrite(name, text, first, 1 + new.count("\n"), first + old.count("\n"))
+            matches = max(2, part.count(old))
+        return self._say("matches", matches=matches)
 
     def _rewrite(self, name: str, text: str, first: int, count: int, last: int) -> Outcome:
         """A file gets a text that differs where ``count`` lines from ``first`` on stand for those up to ``last``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -18,7 +18,7 @@ from agent_envs.actions import ACTION, THINK, THINK_END
 from agent_envs.code.expert import changed, replaced
 from agent_envs.code.hunks import hunks
 from agent_envs.code.lexicon import identifiers
-from agent_envs.code.snippets import pieces, snippet
+from agent_envs.code.snippets import snippet
 
 _MOST = 6
 """Most changes in an exercise."""
@@ -32,10 +32,10 @@ class Exercise:
     turns: Sequence[tuple[str, str]]
 
 
-def exercise(text: str, solution: str, rng: np.random.Generator, args: str = "") -> Exercise:
+def exercise(text: str, solution: str, rng: np.random.Generator, name: str = "") -> Exercise:
     """A program with a bug: its repair, which is to be found, and other small changes, of which the beginning is told.
 
-    ``args`` names the file where there are several. No turn where nothing can be changed.
+    ``name`` is that of the file where there are several. No turn where nothing can be changed.
     """
     others = [other for other in changed(text) if snippet(text, hunks(text, other)[0]) is not None]
     picks = [others[int(i)] for i in rng.permutation(len(others))[: _MOST - 1]]
@@ -43,14 +43,13 @@ def exercise(text: str, solution: str, rng: np.random.Generator, args: str = "")
     turns = []
     for wanted in (solution, *picks):
         found = hunks(text, wanted)
-        step = replaced(text, found[0]) if len(found) == 1 else None
+        step = replaced(text, found[0], name) if len(found) == 1 else None
         if step is None:
             continue
-        turn = replace(step, args=args)
-        given = f"{THINK}{THINK_END}{ACTION}{turn.verb}({args})\n"
+        given = f"{THINK}{THINK_END}{ACTION}{step.verb}("
         if wanted is not solution:
-            given += pieces((turn.body or "").partition("\n")[0])[0]
-        turns.append((given, turn.turn().removeprefix(given)))
+            given += f"{step.args})\n"
+        turns.append((given, step.turn().removeprefix(given)))
     return Exercise(text, turns)
 
 

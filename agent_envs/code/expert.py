@@ -13,7 +13,7 @@ whole lines: the less has to be copied, the more a small model gets right of pro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -167,10 +167,13 @@ def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
     return step, after.saw(name, range(hunk.first, hunk.first + len(hunk.lines)))
 
 
-def replaced(text: str, hunk: Hunk) -> Step | None:
-    """The turn that changes a part of a line of the only file; None where that part cannot be named."""
+def replaced(text: str, hunk: Hunk, name: str = "") -> Step | None:
+    """The turn that changes a part of a line; None where that part cannot be named. The only file is not."""
     parts = snippet(text, hunk)
-    return None if parts is None else Step("REPLACE", "", "", f"{parts[0]}\n{SEPARATOR}\n{parts[1]}\n")
+    if parts is None:
+        return None
+    args = f"{name}, {hunk.first}" if name else str(hunk.first)
+    return Step("REPLACE", args, "", f"{parts[0]}\n{SEPARATOR}\n{parts[1]}\n")
 
 
 def _view(space: Workspace, name: str, hunk: Hunk, window: int) -> tuple[Step, Workspace]:
@@ -230,9 +233,7 @@ def _right(now: Situation) -> Step | None:
 
 
 def _small(space: Workspace, name: str, hunk: Hunk) -> Step | None:
-    """`replaced`, of one file among others."""
-    step = replaced(space.files[name], hunk)
-    return None if step is None else replace(step, args=_with_name(space, name, ""))
+    return replaced(space.files[name], hunk, "" if len(space.files) == 1 else name)
 
 
 def _mistake(now: Situation, rng: np.random.Generator) -> Step | None:

@@ -25,6 +25,8 @@ BETWEEN = (
 )
 BEFORE = "if elif while for return not def class from import assert lambda raise yield".split()  # noqa: SIM905
 _NUMBERS = "0123456789"
+_LINES = 60
+"""So many lines have numbers that are one word."""
 
 
 @cache
@@ -42,11 +44,14 @@ def words(grammar: Grammar, system_prompts: tuple[str, ...]) -> tuple[str, ...]:
 
 def _turns(grammar: Grammar) -> Iterator[str]:
     yield from (THINK, f"{THINK_END}{ACTION}", ACTION_END, f"\n{ACTION_END}", f"\n{SEPARATOR}\n")
+    for number in range(1, _LINES + 1):
+        # As `view.numbered` writes a line's number, and as a turn names the line.
+        yield from (f"\n{number}|", f"\n{number:2}|", f"{number})\n")
     for verb in grammar.verbs:
         for name in (verb.name, *verb.aliases.values()):
             yield render(name)
             yield f"{THINK_END}{ACTION}{name}("
-            yield f"{THINK}{THINK_END}{ACTION}{name}()\n"
+            yield f"{THINK}{THINK_END}{ACTION}{name}("
             yield f"{THINK_END}{ACTION}{name}(){ACTION_END}"
 
 

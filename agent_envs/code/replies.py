@@ -28,7 +28,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "edited": ("edited", "已编辑"),
     "created": ("created {name}: {lines} lines", "已新建 {name}: {lines}行"),
     "notfound": ("not found", "没有找到"),
-    "matches": ("found {matches} times, it must be once: give more lines", "出现{matches}次, 应只有1次: 请多给几行"),
+    "matches": ("found {matches} times, must be once: give more, or its line", "有{matches}处, 应为1处: 多给些或行号"),
     "further": ("{left} more", "还有{left}处"),
     "undone": ("undone: {names}", "已撤销: {names}"),
     "noundo": ("nothing to undo", "没有可撤销的"),

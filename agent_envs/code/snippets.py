@@ -1,6 +1,6 @@
-"""The part of a line that is changed, with as little around it as names the place.
+"""The part of a line that is changed, with as little before and behind it as names the place in the line.
 
-Invariant: the old part stands in the text once, and with the new one in its place the text is the changed one.
+Invariant: the old part stands in the line once, and with the new one in its place the line is the changed one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 """As the tokenizer that is made from `lexicon` cuts them, so that a part begins and ends where a token does."""
-LEFT, RIGHT = 2, 1
-"""Words and signs around a change that are quoted with it."""
 
 
 def pieces(line: str) -> list[str]:
@@ -27,20 +25,20 @@ def pieces(line: str) -> list[str]:
 
 
 def snippet(text: str, hunk: Hunk) -> tuple[str, str] | None:
-    """(old part, new part) of a change; None where it is not one of a single line, or where the line stands twice."""
+    """(old part, new part) of a change; None where it is not one of a single line into a single line."""
     if hunk.first != hunk.last or len(hunk.lines) != 1:
         return None
-    old, new = pieces(lines_of(text)[hunk.first - 1]), pieces(hunk.lines[0])
+    line = lines_of(text)[hunk.first - 1]
+    old, new = pieces(line), pieces(hunk.lines[0])
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
         head += 1
     tail = 0
     while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
-    head, tail = max(0, head - LEFT), max(0, tail - RIGHT)
     while True:
         part = "".join(old[head : len(old) - tail])
-        if part.strip() and text.find(part) == text.rfind(part):
+        if part.strip() and line.find(part) == line.rfind(part):
             return part, "".join(new[head : len(new) - tail])
         if not head and not tail:
             return None

@@ -14,7 +14,7 @@ VERBS = (
     Verb("CREATE", "file", Args.REQUIRED, {"zh": "新建"}, {"zh": "文件"}, _LINES, Args.REQUIRED),
     Verb("EDIT", f"{_FILE}a:b", Args.REQUIRED, {"zh": "编辑"}, {"zh": f"{_FILE_ZH}a:b"}, _LINES, Args.REQUIRED),
     Verb(
-        "REPLACE", "[file]", Args.OPTIONAL, {"zh": "替换"}, {"zh": "[文件]"},
+        "REPLACE", f"{_FILE}[a:b]", Args.OPTIONAL, {"zh": "替换"}, {"zh": f"{_FILE_ZH}[a:b]"},
         {"en": f"old text⏎{SEPARATOR}⏎new text", "zh": f"旧的文字⏎{SEPARATOR}⏎新的文字"}, Args.REQUIRED,
     ),
     Verb(

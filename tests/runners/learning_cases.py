@@ -21,6 +21,7 @@ react: {max_action_tokens: 16, max_tokens: 256}
 pretrain:
   {flaw: 0.5, demonstrations: 300, steps: 400, shape: {width: 64, mlp: 128}}
 """
+IDENTITY = f"env: identity\n{SMALL}"
 JUDGED = {"adca": ("--judge.kind", "oracle")}
 
 

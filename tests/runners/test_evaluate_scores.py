@@ -53,7 +53,7 @@ def test_a_run_is_measured_with_its_own_settings_unless_told(run_folder: Path, t
 
     def settings(*argv: str) -> tuple[str, int, int]:
         asked, parts = parse(evaluate.Evaluate, evaluate.parts_of, argv, about="")
-        env = evaluate.env_of(asked)
+        env = evaluate.env_of(asked, evaluate.run_of(asked))
         return env, parts[env].length if env == "identity" else 0, parts["react"].max_action_tokens
 
     assert settings("--model", str(other)) == ("identity", 2, 16)

@@ -21,6 +21,8 @@ from agents.rollout import Played
 from runners.config import UserError
 from runners.training.run import Training
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", autouse=True)
 def model(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Iterator[str]:

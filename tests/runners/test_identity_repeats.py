@@ -7,21 +7,19 @@ from typing import Any
 
 import pytest
 import torch
-from learning_cases import JUDGED, SMALL, success
+from learning_cases import IDENTITY, JUDGED, success
 from run_cases import rows, training
 
 from agents.tree import Kind
 from algorithms import ALGORITHMS
 
-SETTINGS = f"env: identity\n{SMALL}"
-
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
 
 
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
 def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path, algo: str) -> None:
     argv = ("--algo", algo, *JUDGED.get(algo, ()), "--lr", "0", "--updates", "4")
-    with training(tmp_path / "run", *argv, text=SETTINGS) as run:
+    with training(tmp_path / "run", *argv, text=IDENTITY) as run:
         before, weights = success(run), run.model.policy_state()
         run.run()
         assert success(run) == before <= 0.5
@@ -34,7 +32,7 @@ def test_the_same_seed_gives_the_same_numbers(tmp_path: Path, algo: str) -> None
     for folder, seed, updates in ((first, 3, 2), (again, 3, 2), (other, 4, 1)):
         steps = ("--updates", str(updates), "--test-tasks", "10", "--seed", str(seed))
         argv = ("--algo", algo, *JUDGED.get(algo, ()), *steps)
-        with training(folder, *argv, text=SETTINGS) as run:
+        with training(folder, *argv, text=IDENTITY) as run:
             run.run()
     assert len(rows(first)) == 6
     assert rows(first) == rows(again)
@@ -44,7 +42,7 @@ def test_the_same_seed_gives_the_same_numbers(tmp_path: Path, algo: str) -> None
 
 def test_every_action_carries_the_version_that_sampled_it(tmp_path: Path) -> None:
     seen = []
-    with training(tmp_path / "run", "--updates", "3", text=SETTINGS) as run:
+    with training(tmp_path / "run", "--updates", "3", text=IDENTITY) as run:
         learn = run.learner.learn
 
         def watched(update: int, trees: Any, used: float) -> Any:

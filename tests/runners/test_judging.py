@@ -17,7 +17,7 @@ from run_cases import SMALL, fingerprint, rows, training
 from runners.config import UserError
 from runners.train import begin
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
 ORACLE = ("--algo", "adca", "--judge.kind", "oracle")
 KEY = "sk-1234-secret-5678"
 

@@ -34,6 +34,8 @@ from runners.workers.worker import PlaySettings
 
 BACKENDS = {"local": 0, "one process": 1, "two processes": 2}
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[Setup, bytes, list[Job]]:

@@ -99,8 +99,11 @@ def test_a_new_syntax_error_is_not_taken_and_both_versions_are_shown() -> None:
         ("EDIT", "5:9", "x\n", "no such lines: main.py has 5"),
         ("EDIT", "4", "        found -= item\n", "nothing changed"),
         ("REPLACE", "", "nothing like it\n=======\nx\n", "not found"),
-        ("REPLACE", "", "found\n=======\nx\n", "found 3 times, it must be once: give more lines"),
+        ("REPLACE", "", "found\n=======\nx\n", "found 3 times, must be once: give more, or its line"),
         ("REPLACE", "", " \n=======\nx\n", "not found"),
+        ("REPLACE", "3", "found\n=======\nx\n", "not found"),
+        ("REPLACE", "3:4", "item\n=======\nx\n", "found 3 times, must be once: give more, or its line"),
+        ("REPLACE", "4:6", "found\n=======\nx\n", "no such lines: main.py has 5"),
         ("CREATE", "main.py", "x\n", "main.py is there already: use EDIT or REPLACE"),
         ("CREATE", "../main.py", "x\n", "../main.py cannot be the name of a file: take one like main.py"),
         ("CREATE", "/etc/passwd", "x\n", "/etc/passwd cannot be the name of a file: take one like main.py"),
@@ -151,15 +154,30 @@ def test_a_part_of_the_text_is_replaced_where_it_stands_once() -> None:
         "not edited: line 2: '(' was never closed"
     )
     do(env, "CREATE", "x.txt", "aaa b\nb\n")
-    assert do(env, "REPLACE", "x.txt", "aa\n=======\nc\n") == "found 2 times, it must be once: give more lines"
+    assert do(env, "REPLACE", "x.txt", "aa\n=======\nc\n") == "found 2 times, must be once: give more, or its line"
     assert do(env, "REPLACE", "x.txt", "b\n=======\nc\n") == "edited\n1|aaa b\n2|c"  # a whole line goes first
+
+
+def test_a_text_is_replaced_in_the_lines_that_are_named() -> None:
+    env = started()
+    assert do(env, "REPLACE", "4", "-\n=======\n+\n") == "not edited: VIEW lines 4-4 as they are now"
+    do(env, "VIEW", "4:5")
+    edited = "edited\n3|    for item in items:\n4|        found += item\n5|    return found"
+    assert do(env, "REPLACE", "4", "-\n=======\n+\n") == edited
+    assert do(env, "UNDO") == "undone: main.py"
+    assert do(env, "REPLACE", "main.py, 4:5", "        found -= item\n=======\n        found += item\n") == edited
+    assert do(env, "UNDO") == "undone: main.py"
+    assert do(env, "REPLACE", "4", " -= item\n=======\n +=\\\n        item\n").startswith("edited\n3|")
+    do(env, "CREATE", "x.txt", "a\nb\na b\na b")
+    assert do(env, "REPLACE", "x.txt, 4", "a\n=======\nc\n") == "edited\n3|a b\n4|c b"
+    assert do(env, "REPLACE", "x.txt, 1:3", "b\n=======\nc\n") == "edited\n1|a\n2|c\n3|a b"  # a whole line goes first
 
 
 def test_matches_must_be_unique() -> None:
     env = started()
     do(env, "CREATE", "x.txt", "a\nb\na\nb\na\n")
-    assert do(env, "REPLACE", "x.txt", "a\n=======\nc\n") == "found 3 times, it must be once: give more lines"
-    assert do(env, "REPLACE", "x.txt", "a\nb\n=======\nc\n") == "found 2 times, it must be once: give more lines"
+    assert do(env, "REPLACE", "x.txt", "a\n=======\nc\n") == "found 3 times, must be once: give more, or its line"
+    assert do(env, "REPLACE", "x.txt", "a\nb\n=======\nc\n") == "found 2 times, must be once: give more, or its line"
     assert do(env, "REPLACE", "x.txt", "b\na\nb\n=======\nc\n") == "edited\n1|a\n2|c\n3|a"
     assert (
         do(env, "REPLACE", "x.txt", "a\nc\na\n=======\n") == "edited" and do(env, "VIEW", "x.txt") == "x.txt: no lines"

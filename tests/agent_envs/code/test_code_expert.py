@@ -83,16 +83,17 @@ def test_exercises_change_lines_of_a_program_with_names_of_its_own() -> None:
         assert drill is not None
         text, exercises = drill
         rows = text.split("\n")
-        program = "".join(row.partition("|")[2] + "\n" for row in rows[1:])
+        lines = [row.partition("|")[2] for row in rows[1:]]
         heads.add(rows[1])
         assert rows[0] == "main.py: 5 lines" and 2 <= len(exercises) <= 6
         for given, rest in exercises:
             action = env.grammar.parse(given + rest)
-            old, new = old_and_new(action.body or "")
-            old, new = old.removesuffix("\n"), new.removesuffix("\n")
-            assert action.name == "REPLACE" and program.count(old) == 1 and old != new
-            compile(program.replace(old, new), "changed", "exec")
-            repaired += "-=" in old and "+=" in new and given.endswith("REPLACE()\n")
+            old, new = (part.removesuffix("\n") for part in old_and_new(action.body or ""))
+            at = int(action.args) - 1
+            assert action.name == "REPLACE" and lines[at].count(old) == 1 and old != new
+            changed = [*lines[:at], lines[at].replace(old, new), *lines[at + 1 :]]
+            compile("\n".join(changed), "changed", "exec")
+            repaired += "-=" in old and "+=" in new and given.endswith("REPLACE(")
     assert len(heads) > 15 and repaired == 20
 
 
@@ -101,7 +102,7 @@ def test_exercises_name_the_file_where_there_are_several() -> None:
     task = next(task for task in env.tasks("train")[:9] if task.data.statement.startswith("area"))
     drill = env.drill(task, np.random.default_rng(0))
     assert drill is not None and "1|from shape import side\n" in drill[0]
-    assert all(env.grammar.parse(given + rest).args == "main.py" for given, rest in drill[1])
+    assert all(env.grammar.parse(given + rest).args.startswith("main.py, ") for given, rest in drill[1])
 
 
 def test_other_names_are_the_same_all_over() -> None:
@@ -121,6 +122,6 @@ def test_the_demonstrator_never_tries_the_same_twice() -> None:
         if action.name == "SUBMIT":
             break
         if action.name == "REPLACE":
-            tried.append(action.body)
+            tried.append((action.args, action.body))
         env.step(turn)
     assert tried and len(tried) == len(set(tried))

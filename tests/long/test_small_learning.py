@@ -1,8 +1,8 @@
-"""Every algorithm solves three decisions that are rewarded together, by the very program that people start.
+"""Every algorithm solves two small environments, by the very program that people start.
 
-    python -m pytest -q tests/long/test_three_step_learning.py
+    python -m pytest -q tests/long/test_small_learning.py
 
-Not part of the default suite: it takes some minutes. `.ci/run` runs it.
+Not part of the default suite: each takes up to a minute, and there are many of them. `.ci/run` runs it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "runners"))
-from learning_cases import SMALL, solve
+from learning_cases import IDENTITY, SMALL, solve
 
 from algorithms import ALGORITHMS
 
@@ -30,5 +30,10 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
-def test_it_is_solved(tmp_path: Path, algo: str) -> None:
+def test_the_identity_environment_is_solved(tmp_path: Path, algo: str) -> None:
+    solve(tmp_path / "run", algo, IDENTITY)
+
+
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+def test_three_decisions_with_one_reward_are_solved(tmp_path: Path, algo: str) -> None:
     solve(tmp_path / "run", algo, THREE_STEPS.replace("updates: 48", LONGER.get(algo, "updates: 48")))
