@@ -140,6 +140,22 @@ class Outcome:
     """The verdict; read only when `terminated`."""
 
 
+@dataclass(frozen=True)
+class Exercise:
+    """A turn to be completed."""
+
+    given: str
+    """How the turn begins."""
+    wanted: str
+    """The rest of it, which is learned; nothing where the whole turn is given."""
+    seen: str = ""
+    """What is answered."""
+
+
+Drill = tuple[str, Sequence[Exercise]]
+"""(a text, turns about it)"""
+
+
 class PlayableEnv(Protocol):
     """What playing an episode needs: a `TextEnv`, or one that lives in another process."""
 
@@ -243,8 +259,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """What tells the kind of a turn from its text (a turn may be of none); None where turns have no kinds."""
         return None
 
-    def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
-        """A reading exercise for a model that starts from nothing: (text, [(beginning of a turn, its rest), …]).
+    def drill(self, task: Task, rng: np.random.Generator) -> Drill | None:
+        """A reading exercise for a model that starts from nothing.
 
         None when the environment has none. The environment itself does not change.
         """

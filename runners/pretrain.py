@@ -32,7 +32,7 @@ from transformers.utils import logging as hf_logging
 
 from agent_envs import registry
 from agent_envs.cache import build_once, cache_dir
-from agent_envs.core import TextEnv
+from agent_envs.core import Drill, TextEnv
 from agents.actor_critic import ActorCritic
 from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
@@ -185,19 +185,24 @@ def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]]) -> Node:
     return root
 
 
-def drill_chain(chat: Chat, drill: tuple[str, Sequence[tuple[str, str]]]) -> Node:
+def drill_chain(chat: Chat, drill: Drill) -> Node:
     """A text and its exercises as a tree without branches: what is given belongs to the states."""
     text, exercises = drill
-    reopened = chat.observation(text, closed=True)
-    root = state = Node(Kind.STATE, (*reopened, *chat.encode(exercises[0][0])))
-    for i, (_, wanted) in enumerate(exercises):
-        action = state.add(Node(Kind.ACTION, (*chat.encode(wanted), chat.end_id)))
-        given = chat.encode(exercises[i + 1][0]) if i + 1 < len(exercises) else ()
-        state = action.add(Node(Kind.STATE, (*chat.observation("", closed=True), *given) if given else ()))
+    before = chat.observation(text, closed=True)
+    root = state = Node(Kind.STATE, ())
+    for exercise in exercises:
+        given = (*before, *chat.encode(exercise.given))
+        before = chat.observation(exercise.seen, closed=True)
+        if not exercise.wanted:
+            before = (*given, chat.end_id, *before)
+            continue
+        state.tokens = given
+        action = state.add(Node(Kind.ACTION, (*chat.encode(exercise.wanted), chat.end_id)))
+        state = action.add(Node(Kind.STATE, ()))
     return root
 
 
-def _drills(env: TextEnv, settings: PretrainSettings, n: int) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
+def _drills(env: TextEnv, settings: PretrainSettings, n: int) -> Iterator[Drill]:
     rng = np.random.default_rng([settings.seed, 1])
     tasks = env.tasks("train")
     for i in rng.integers(0, len(tasks), size=n):

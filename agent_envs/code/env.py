@@ -18,7 +18,7 @@ import numpy as np
 from agent_envs.actions import Action, ActionError, Grammar
 from agent_envs.code import arguments, judge
 from agent_envs.code.config import CodeConfig
-from agent_envs.code.exercises import exercise
+from agent_envs.code.exercises import Place, exercise
 from agent_envs.code.expert import Situation, expert_turn
 from agent_envs.code.lexicon import words
 from agent_envs.code.oracle import chance
@@ -31,9 +31,9 @@ from agent_envs.code.tasks.settings import GENERATED, LANGUAGES
 from agent_envs.code.tasks.source import build
 from agent_envs.code.verbs import BASH, VERBS
 from agent_envs.code.verdict import Verdict, decide
-from agent_envs.code.view import lines_of, numbered, occurrences, text_of
+from agent_envs.code.view import echoed, lines_of, numbered, occurrences, text_of
 from agent_envs.code.workspace import BadFile, Bounds, Workspace, syntax_error, taken
-from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv
+from agent_envs.core import Drill, Outcome, SettingsError, Task, TaskSet, TextEnv
 
 _LAST_TURNS = 3
 """So many turns before the end they begin to be counted aloud."""
@@ -238,10 +238,9 @@ class CodeEnv(TextEnv):
             )
         self._state = self._state.changed(self._state.now.written(name, text, self._bounds))
         self._state = replace(self._state, edits=self._state.edits + 1)
-        lines = len(lines_of(text))
-        begin, end = max(1, first - self.config.echo), min(lines, first + count - 1 + self.config.echo)
+        around = echoed(lines_of(text), first, count, self.config.echo)
         rows = [self._say("edited").text]
-        return Outcome("\n".join([*rows, self._shown(name, begin, end)] if lines else rows))
+        return Outcome("\n".join([*rows, self._shown(name, around.start, around.stop - 1)] if around else rows))
 
     def _undo(self, action: Action) -> Outcome:
         state = self._state
@@ -330,17 +329,17 @@ class CodeEnv(TextEnv):
         told = [(self.instructions(at), self.grammar.format(at), self.grammar.usage(at)) for at in LANGUAGES]
         return words(self.grammar, tuple("\n".join(lines) for lines in told))
 
-    def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
-        """Changing a program whose names were drawn anew, as `agent_envs.code.exercises` says."""
+    def drill(self, task: Task, rng: np.random.Generator) -> Drill | None:
+        """Repairing a program whose names were drawn anew, as `agent_envs.code.exercises` says."""
         data = self._of(task)
         name = min(data.solution or data.files)
-        text = data.files.get(name, "")
-        shown = exercise(text, data.solution.get(name, text), rng, "" if len(data.files) == 1 else name)
-        lines = lines_of(shown.text)
-        if len(lines) > self.config.window or not shown.turns:
+        place = Place(name, len(data.files) == 1, self.config.echo, task.language)
+        text, turns = exercise(data.files.get(name, ""), data.solution.get(name, ""), place, rng)
+        lines = lines_of(text)
+        if len(lines) > self.config.window or not turns:
             return None
         head = say("file", task.language, name=name, lines=len(lines))
-        return f"{head}\n{numbered(lines, 1, len(lines))}", shown.turns
+        return f"{head}\n{numbered(lines, 1, len(lines))}", turns
 
     # ---- the expert -----------------------------------------------------------------------------------------------
     def _situation(self) -> Situation:

@@ -14,48 +14,66 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent_envs.actions import ACTION, THINK, THINK_END
+from agent_envs.actions import ACTION, THINK, THINK_END, render
 from agent_envs.code.expert import changed, replaced
 from agent_envs.code.hunks import hunks
 from agent_envs.code.lexicon import identifiers
+from agent_envs.code.replies import say
 from agent_envs.code.snippets import snippet
+from agent_envs.code.view import echoed, lines_of, numbered
+from agent_envs.core import Drill, Exercise
 
-_MOST = 6
-"""Most changes in an exercise."""
+_MOST = 5
+"""Most attempts before the repair."""
 
 
 @dataclass(frozen=True)
-class Exercise:
-    """A text, and turns that change it: (what is given of a turn, the rest)."""
+class Place:
+    """Where the exercised text stands, and how much of it is shown after a change."""
 
-    text: str
-    turns: Sequence[tuple[str, str]]
+    name: str
+    alone: bool
+    """Whether it is the only file."""
+    echo: int
+    language: str
 
 
-def exercise(text: str, solution: str, rng: np.random.Generator, name: str = "") -> Exercise:
-    """A program with a bug: its repair, which is to be found, and other small changes, of which the beginning is told.
+def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -> Drill:
+    """A program with a bug, some small changes that do not mend it, each taken back, and the one that does.
 
-    ``name`` is that of the file where there are several. No turn where nothing can be changed.
+    Of the attempts the line is told, of the repair nothing but that it is one. There are no turns where the repair is
+    no change of a part of a line.
     """
-    others = [other for other in changed(text) if snippet(text, hunks(text, other)[0]) is not None]
-    picks = [others[int(i)] for i in rng.permutation(len(others))[: _MOST - 1]]
-    text, solution, *picks = renamed((text, solution, *picks), rng)
-    turns = []
-    for wanted in (solution, *picks):
-        found = hunks(text, wanted)
-        step = replaced(text, found[0], name) if len(found) == 1 else None
-        if step is None:
-            continue
+    if not _in_one_part(text, solution):
+        return text, []
+    others = [other for other in changed(text) if other != solution and _in_one_part(text, other)]
+    picks = [others[int(i)] for i in rng.permutation(len(others))[: rng.integers(_MOST + 1)]]
+    text, *tried, solution = renamed((text, *picks, solution), rng)
+    turns: list[Exercise] = []
+    for wanted in (*tried, solution):
+        (hunk,) = hunks(text, wanted)
+        step = replaced(text, hunk, "" if place.alone else place.name)
+        assert step is not None, "other names leave a part of a line one"
         given = f"{THINK}{THINK_END}{ACTION}{step.verb}("
         if wanted is not solution:
             given += f"{step.args})\n"
-        turns.append((given, step.turn().removeprefix(given)))
-    return Exercise(text, turns)
+        lines = lines_of(wanted)
+        around = echoed(lines, hunk.first, 1, place.echo)
+        seen = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
+        turns.append(Exercise(given, step.turn().removeprefix(given), seen))
+        if wanted is not solution:
+            turns.append(Exercise(render("UNDO"), "", say("undone", place.language, names=place.name)))
+    return text, turns
+
+
+def _in_one_part(text: str, other: str) -> bool:
+    found = hunks(text, other)
+    return len(found) == 1 and snippet(text, found[0]) is not None
 
 
 def renamed(texts: Sequence[str], rng: np.random.Generator) -> list[str]:
     """The texts with other names, the same in all of them."""
-    names = sorted(set().union(*map(_names, texts[:2])))
+    names = sorted(_names(texts[0]) | _names(texts[-1]))
     if not names:
         return list(texts)
     pool = identifiers()

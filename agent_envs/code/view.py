@@ -39,6 +39,11 @@ def without_addresses(text: str) -> str:
     return _ADDRESS.sub("at 0x…", text)
 
 
+def echoed(lines: Sequence[str], first: int, count: int, around: int) -> range:
+    """The numbers of ``count`` lines from ``first`` on, and of those ``around`` them."""
+    return range(max(1, first - around), min(len(lines), first + count - 1 + around) + 1)
+
+
 def printed(output: bytes) -> str:
     """What a program printed as text, without addresses and without a last line end."""
     return without_addresses(output.decode("utf-8", "replace").replace("\r\n", "\n")).rstrip("\n")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agent_envs.actions import Action, Args, Grammar, Verb, render
-from agent_envs.core import BackendUnavailable, Outcome, Task, TaskSet, TextEnv
+from agent_envs.core import BackendUnavailable, Drill, Exercise, Outcome, Task, TaskSet, TextEnv
 from agent_envs.oracle import chance
 from agent_envs.wiki import arguments, replies
 from agent_envs.wiki.backend import Page, WikiBackend
@@ -245,7 +245,7 @@ class WikiEnv(TextEnv):
         (first_en, second_en), (first_zh, second_zh) = parts("en"), parts("zh")
         return [*(f"{part} " for part in first_en), *second_en, *first_zh, *second_zh, *RELATIONS, *RELATIONS.values()]
 
-    def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
+    def drill(self, task: Task, rng: np.random.Generator) -> Drill | None:
         """Quoting the facts of a random page in random order."""
         gold: Gold = task.data
         page = self.backend.page(self.backend.random(rng, gold.partition), gold.partition)
@@ -257,7 +257,7 @@ class WikiEnv(TextEnv):
             quote = page.shown[i].partition(" ")[2]
             turn = render("SAVE_LINE_IDS", str(i + 1), f"{quote} [{i + 1}]")
             given = turn[: turn.index(": ")]
-            exercises.append((given, turn.removeprefix(given)))
+            exercises.append(Exercise(given, turn.removeprefix(given)))
         text = replies.show_page(page, 1, task.language, self.config.max_lines, self.config.max_chars)
         return text, exercises
 

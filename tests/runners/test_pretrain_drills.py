@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from agent_envs.core import Task
+from agent_envs.core import Drill, Exercise, Task
 from agent_envs.identity import IdentityEnv
 from runners.pretrain import PretrainSettings, _drills, _fingerprint
 
@@ -14,8 +12,8 @@ from runners.pretrain import PretrainSettings, _drills, _fingerprint
 class Drilled(IdentityEnv):
     word = "red"
 
-    def drill(self, task: Task, rng: np.random.Generator) -> tuple[str, Sequence[tuple[str, str]]] | None:
-        return ("a text", [("say ", self.word)]) if rng.random() < 0.5 else None
+    def drill(self, task: Task, rng: np.random.Generator) -> Drill | None:
+        return ("a text", [Exercise("say ", self.word)]) if rng.random() < 0.5 else None
 
 
 def test_tasks_without_an_exercise_are_passed_over() -> None:

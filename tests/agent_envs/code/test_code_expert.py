@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from small_tasks import TOTAL, SmallEnv, do, small, started
 
+from agent_envs.actions import render
 from agent_envs.code.arguments import old_and_new
 from agent_envs.code.config import CodeConfig
 from agent_envs.code.env import CodeEnv
 from agent_envs.code.exercises import _names, renamed
-from agent_envs.core import Task
+from agent_envs.core import Exercise, Task
 
 
 def played(env: SmallEnv, task: Task, flaw: float = 0.0, seed: int = 0) -> tuple[list[str], float, bool]:
@@ -73,28 +76,47 @@ def test_the_words_that_a_tokenizer_keeps_whole() -> None:
     assert not any(len(word) == 1 and word.isalpha() for word in words)  # it would cut the others
 
 
-def test_exercises_change_lines_of_a_program_with_names_of_its_own() -> None:
+def test_exercises_repair_a_program_with_names_of_its_own() -> None:
     env = small()
     task = env.tasks("train")[0]
     rng = np.random.default_rng(0)
-    heads, repaired = set(), 0
-    for _ in range(20):
+    heads, tries = set(), []
+    for _ in range(40):
         drill = env.drill(task, rng)
         assert drill is not None
         text, exercises = drill
         rows = text.split("\n")
         lines = [row.partition("|")[2] for row in rows[1:]]
         heads.add(rows[1])
-        assert rows[0] == "main.py: 5 lines" and 2 <= len(exercises) <= 6
-        for given, rest in exercises:
-            action = env.grammar.parse(given + rest)
+        *attempts, repair = [exercise for exercise in exercises if exercise.wanted]
+        assert rows[0] == "main.py: 5 lines" and len(attempts) <= 5 and exercises[-1] is repair
+        for exercise in (*attempts, repair):
+            action = env.grammar.parse(exercise.given + exercise.wanted)
             old, new = (part.removesuffix("\n") for part in old_and_new(action.body or ""))
             at = int(action.args) - 1
-            assert action.name == "REPLACE" and lines[at].count(old) == 1 and old != new
+            assert action.name == "REPLACE" and lines[at].count(old) == 1
             changed = [*lines[:at], lines[at].replace(old, new), *lines[at + 1 :]]
             compile("\n".join(changed), "changed", "exec")
-            repaired += "-=" in old and "+=" in new and given.endswith("REPLACE(")
-    assert len(heads) > 15 and repaired == 20
+            assert exercise.seen.split("\n")[0] == "edited" and f"\n{at + 1}|{changed[at]}" in exercise.seen
+            assert ("-=" in old and "+=" in new) == (exercise is repair)
+            assert exercise.given.endswith("REPLACE(") == (exercise is repair), "the place of the bug is not told"
+        taken_back = [exercise for exercise in exercises if not exercise.wanted]
+        assert taken_back == [Exercise(render("UNDO"), "", "undone: main.py")] * len(attempts)
+        tries.append(len(attempts))
+    assert len(heads) > 30 and set(tries) == set(range(6))
+
+
+def test_an_exercise_reads_like_an_episode() -> None:
+    env = small()
+    task = env.tasks("train")[0]
+    drill = env.drill(replace(task, language="zh"), np.random.default_rng(3))
+    assert drill is not None
+    env.reset(options={"task": replace(task, language="zh")})
+    do(env, "查看")
+    (*_, repair) = drill[1]
+    echoed = do(env, "替换", "4", "-\n=======\n+\n").split("\n")
+    assert [row.partition("|")[0] for row in repair.seen.split("\n")] == [row.partition("|")[0] for row in echoed]
+    assert len(drill[1]) == 1 or drill[1][1].seen == do(env, "撤销")
 
 
 def test_exercises_name_the_file_where_there_are_several() -> None:
@@ -102,7 +124,8 @@ def test_exercises_name_the_file_where_there_are_several() -> None:
     task = next(task for task in env.tasks("train")[:9] if task.data.statement.startswith("area"))
     drill = env.drill(task, np.random.default_rng(0))
     assert drill is not None and "1|from shape import side\n" in drill[0]
-    assert all(env.grammar.parse(given + rest).args.startswith("main.py, ") for given, rest in drill[1])
+    turns = [env.grammar.parse(exercise.given + exercise.wanted) for exercise in drill[1]]
+    assert all(turn.args.startswith("main.py, ") for turn in turns if turn.name == "REPLACE")
 
 
 def test_other_names_are_the_same_all_over() -> None:
