@@ -150,6 +150,8 @@ class Exercise:
     """The rest of it, which is learned; nothing where the whole turn is given."""
     seen: str = ""
     """What is answered."""
+    aside: bool = False
+    """Whether all that follows goes on as if this turn had not been made; of such a turn nothing is given."""
 
 
 Drill = tuple[str, Sequence[Exercise]]

@@ -155,7 +155,7 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
         tokenizer = build_tokenizer(texts, [*env.lexicon(), CRITIC_TEXT])
         chat = Chat(tokenizer)
         chains = [chain(chat, *episode) for episode in shown]
-        drills = [drill_chain(chat, drill) for drill in _drills(env, settings, settings.drill_texts or len(chains))]
+        drills = [drill_tree(chat, drill) for drill in _drills(env, settings, settings.drill_texts or len(chains))]
         model = build_model(tokenizer, settings.shape, settings.seed)
         _train(model, chains, drills, chat.critic_prompt(CRITIC_TEXT), settings, bar, console)
     hf_logging.disable_progress_bar()
@@ -185,20 +185,24 @@ def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]]) -> Node:
     return root
 
 
-def drill_chain(chat: Chat, drill: Drill) -> Node:
-    """A text and its exercises as a tree without branches: what is given belongs to the states."""
+def drill_tree(chat: Chat, drill: Drill) -> Node:
+    """A text and its exercises as a tree: the beginnings of turns belong to the states, turns that are given whole are
+    labelled False, and those made aside have siblings."""
     text, exercises = drill
-    before = chat.observation(text, closed=True)
-    root = state = Node(Kind.STATE, ())
+    root = state = Node(Kind.STATE, chat.observation(text, closed=True))
     for exercise in exercises:
-        given = (*before, *chat.encode(exercise.given))
-        before = chat.observation(exercise.seen, closed=True)
         if not exercise.wanted:
-            before = (*given, chat.end_id, *before)
-            continue
-        state.tokens = given
-        action = state.add(Node(Kind.ACTION, (*chat.encode(exercise.wanted), chat.end_id)))
-        state = action.add(Node(Kind.STATE, ()))
+            action = Node(Kind.ACTION, (*chat.encode(exercise.given), chat.end_id), label=False)
+        else:
+            action = Node(Kind.ACTION, (*chat.encode(exercise.wanted), chat.end_id))
+            state.tokens = (*state.tokens, *chat.encode(exercise.given))
+        state.add(action)
+        after = action.add(Node(Kind.STATE, ()))
+        if not exercise.aside:
+            after.tokens = chat.observation(exercise.seen, closed=True)
+            state = after
+    if not state.children:
+        state.tokens = ()
     return root
 
 
@@ -260,7 +264,8 @@ def _train(
         ]
         batch = pack(picks, () if recall is None else critic_prompt)
         hidden_TD = actor.hidden(batch)
-        loss = -actor.read(hidden_TD, batch).logp_T[batch.action_T >= 0].mean()
+        learned_T = (batch.action_T >= 0) & (batch.label_A[batch.action_T] != 0)
+        loss = -actor.read(hidden_TD, batch).logp_T[learned_T].mean()
         if recall is not None:
             loss = loss + settings.recall * recall(hidden_TD, batch)
         model.zero_grad()

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent_envs.actions import ACTION, THINK, THINK_END, render
+from agent_envs.actions import render
 from agent_envs.code.expert import changed, replaced
 from agent_envs.code.hunks import hunks
 from agent_envs.code.lexicon import identifiers
@@ -23,8 +23,8 @@ from agent_envs.code.snippets import snippet
 from agent_envs.code.view import echoed, lines_of, numbered
 from agent_envs.core import Drill, Exercise
 
-_MOST = 5
-"""Most attempts before the repair."""
+_MOST = 4
+"""Most attempts before the last repair."""
 
 
 @dataclass(frozen=True)
@@ -39,31 +39,29 @@ class Place:
 
 
 def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -> Drill:
-    """A program with a bug, some small changes that do not mend it, each taken back, and the one that does.
-
-    Of the attempts the line is told, of the repair nothing but that it is one. There are no turns where the repair is
-    no change of a part of a line.
+    """A program with a bug, and small changes that do not mend it, each taken back; before and after each of them, the
+    repair is asked for. There are no turns where that is no change of a part of a line.
     """
     if not _in_one_part(text, solution):
         return text, []
     others = [other for other in changed(text) if other != solution and _in_one_part(text, other)]
     picks = [others[int(i)] for i in rng.permutation(len(others))[: rng.integers(_MOST + 1)]]
     text, *tried, solution = renamed((text, *picks, solution), rng)
-    turns: list[Exercise] = []
-    for wanted in (*tried, solution):
-        (hunk,) = hunks(text, wanted)
-        step = replaced(text, hunk, "" if place.alone else place.name)
-        assert step is not None, "other names leave a part of a line one"
-        given = f"{THINK}{THINK_END}{ACTION}{step.verb}("
-        if wanted is not solution:
-            given += f"{step.args})\n"
+    repair = Exercise("", _turn(text, solution, place), aside=True)
+    turns = [repair]
+    for wanted in tried:
         lines = lines_of(wanted)
-        around = echoed(lines, hunk.first, 1, place.echo)
-        seen = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
-        turns.append(Exercise(given, step.turn().removeprefix(given), seen))
-        if wanted is not solution:
-            turns.append(Exercise(render("UNDO"), "", say("undone", place.language, names=place.name)))
+        around = echoed(lines, hunks(text, wanted)[0].first, 1, place.echo)
+        edited = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
+        undone = say("undone", place.language, names=place.name)
+        turns += [Exercise(_turn(text, wanted, place), "", edited), Exercise(render("UNDO"), "", undone), repair]
     return text, turns
+
+
+def _turn(text: str, wanted: str, place: Place) -> str:
+    step = replaced(text, hunks(text, wanted)[0], "" if place.alone else place.name)
+    assert step is not None, "other names leave a part of a line one"
+    return step.turn()
 
 
 def _in_one_part(text: str, other: str) -> bool:

@@ -6,7 +6,9 @@ import numpy as np
 
 from agent_envs.core import Drill, Exercise, Task
 from agent_envs.identity import IdentityEnv
-from runners.pretrain import PretrainSettings, _drills, _fingerprint
+from agents.chat import Chat
+from agents.tiny.tokenizer import build_tokenizer
+from runners.pretrain import PretrainSettings, _drills, _fingerprint, drill_tree
 
 
 class Drilled(IdentityEnv):
@@ -26,3 +28,33 @@ def test_other_exercises_make_another_model() -> None:
     other.word = "blue"
     found = [_fingerprint(env) for env in (IdentityEnv(), Drilled(), Drilled(), other)]
     assert found[1] == found[2] and len(set(found)) == 3
+
+
+def test_what_is_given_is_read_and_what_was_made_aside_is_forgotten() -> None:
+    chat = Chat(build_tokenizer(["a text of words"]))
+    turns = [
+        Exercise("", "mend", aside=True),
+        Exercise("a slip", "", "no"),
+        Exercise("", "mend", aside=True),
+    ]
+    root = drill_tree(chat, ("a text", turns))
+    first, slip = root.children
+    (after,) = slip.children
+    (second,) = after.children
+    assert root.tokens == chat.observation("a text", closed=True) and after.tokens == chat.observation(
+        "no", closed=True
+    )
+    assert first.tokens == second.tokens == (*chat.encode("mend"), chat.end_id)
+    assert [slip.label, first.label, second.label] == [False, None, None]
+    assert slip.tokens == (*chat.encode("a slip"), chat.end_id)
+
+
+def test_beginnings_belong_to_the_states() -> None:
+    chat = Chat(build_tokenizer(["a text of words"]))
+    root = drill_tree(chat, ("a text", [Exercise("x ", "y"), Exercise("z ", "w")]))
+    (first,) = root.children
+    (after,) = first.children
+    assert root.tokens == (*chat.observation("a text", closed=True), *chat.encode("x "))
+    assert first.tokens == (*chat.encode("y"), chat.end_id)
+    assert after.tokens == (*chat.observation("", closed=True), *chat.encode("z "))
+    assert after.children[0].children[0].tokens == ()

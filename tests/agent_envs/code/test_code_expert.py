@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from small_tasks import TOTAL, SmallEnv, do, small, started
@@ -84,39 +85,40 @@ def test_exercises_repair_a_program_with_names_of_its_own() -> None:
     for _ in range(40):
         drill = env.drill(task, rng)
         assert drill is not None
-        text, exercises = drill
+        text, (first, *exercises) = drill
         rows = text.split("\n")
         lines = [row.partition("|")[2] for row in rows[1:]]
         heads.add(rows[1])
-        *attempts, repair = [exercise for exercise in exercises if exercise.wanted]
-        assert rows[0] == "main.py: 5 lines" and len(attempts) <= 5 and exercises[-1] is repair
-        for exercise in (*attempts, repair):
+        attempts, undos, repairs = exercises[::3], exercises[1::3], [first, *exercises[2::3]]
+        assert rows[0] == "main.py: 5 lines" and len(attempts) == len(undos) == len(repairs) - 1 <= 4
+        assert set(undos) <= {Exercise(render("UNDO"), "", "undone: main.py")} and len(set(repairs)) == 1
+        for exercise in (*attempts, first):
             action = env.grammar.parse(exercise.given + exercise.wanted)
             old, new = (part.removesuffix("\n") for part in old_and_new(action.body or ""))
             at = int(action.args) - 1
             assert action.name == "REPLACE" and lines[at].count(old) == 1
             changed = [*lines[:at], lines[at].replace(old, new), *lines[at + 1 :]]
             compile("\n".join(changed), "changed", "exec")
-            assert exercise.seen.split("\n")[0] == "edited" and f"\n{at + 1}|{changed[at]}" in exercise.seen
-            assert ("-=" in old and "+=" in new) == (exercise is repair)
-            assert exercise.given.endswith("REPLACE(") == (exercise is repair), "the place of the bug is not told"
-        taken_back = [exercise for exercise in exercises if not exercise.wanted]
-        assert taken_back == [Exercise(render("UNDO"), "", "undone: main.py")] * len(attempts)
+            assert ("-=" in old and "+=" in new) == exercise.aside == (not exercise.given), "only repairs are learned"
+            assert exercise.aside or (
+                f"edited\n{at}|" in exercise.seen and f"\n{at + 1}|{changed[at]}" in exercise.seen
+            )
         tries.append(len(attempts))
-    assert len(heads) > 30 and set(tries) == set(range(6))
+    assert len(heads) > 30 and set(tries) == set(range(5))
 
 
 def test_an_exercise_reads_like_an_episode() -> None:
     env = small()
-    task = env.tasks("train")[0]
-    drill = env.drill(replace(task, language="zh"), np.random.default_rng(3))
-    assert drill is not None
-    env.reset(options={"task": replace(task, language="zh")})
-    do(env, "查看")
-    (*_, repair) = drill[1]
-    echoed = do(env, "替换", "4", "-\n=======\n+\n").split("\n")
-    assert [row.partition("|")[0] for row in repair.seen.split("\n")] == [row.partition("|")[0] for row in echoed]
-    assert len(drill[1]) == 1 or drill[1][1].seen == do(env, "撤销")
+    task = replace(env.tasks("train")[0], language="zh")
+    rng = np.random.default_rng(0)
+    texts, turns = zip(*filter(None, (env.drill(task, rng) for _ in range(40))), strict=True)
+    on_line_4 = [pair for told in turns for pair in pairwise(told) if "(4)" in pair[0].given]
+    env.reset(options={"task": task})
+    assert do(env, "查看").split("\n")[0] == texts[0].split("\n")[0]
+    edited, undone = do(env, "替换", "4", "-\n=======\n+\n"), do(env, "撤销")
+    assert on_line_4 and {undo.seen for _, undo in on_line_4} == {undone}
+    numbers = [row.partition("|")[0] for row in edited.split("\n")]
+    assert all([row.partition("|")[0] for row in tried.seen.split("\n")] == numbers for tried, _ in on_line_4)
 
 
 def test_exercises_name_the_file_where_there_are_several() -> None:
