@@ -151,7 +151,7 @@ class Exercise:
     seen: str = ""
     """What is answered."""
     aside: bool = False
-    """Whether all that follows goes on as if this turn had not been made; of such a turn nothing is given."""
+    """Whether all that follows goes on as if this turn had not been made."""
 
 
 Drill = tuple[str, Sequence[Exercise]]

@@ -186,23 +186,21 @@ def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]]) -> Node:
 
 
 def drill_tree(chat: Chat, drill: Drill) -> Node:
-    """A text and its exercises as a tree: the beginnings of turns belong to the states, turns that are given whole are
-    labelled False, and those made aside have siblings."""
+    """A text and its exercises as a tree: what is given is labelled False, and what was made aside has siblings."""
     text, exercises = drill
     root = state = Node(Kind.STATE, chat.observation(text, closed=True))
     for exercise in exercises:
-        if not exercise.wanted:
-            action = Node(Kind.ACTION, (*chat.encode(exercise.given), chat.end_id), label=False)
-        else:
-            action = Node(Kind.ACTION, (*chat.encode(exercise.wanted), chat.end_id))
-            state.tokens = (*state.tokens, *chat.encode(exercise.given))
-        state.add(action)
-        after = action.add(Node(Kind.STATE, ()))
-        if not exercise.aside:
-            after.tokens = chat.observation(exercise.seen, closed=True)
-            state = after
-    if not state.children:
-        state.tokens = ()
+        before = state
+        parts = [(exercise.given, False), (exercise.wanted, None)]
+        for part, label in parts:
+            if part:
+                end = () if label is False and exercise.wanted else (chat.end_id,)
+                action = state.add(Node(Kind.ACTION, (*chat.encode(part), *end), label=label))
+                state = action.add(Node(Kind.STATE, ()))
+        if exercise.aside:
+            state = before
+        elif exercise is not exercises[-1]:
+            state.tokens = chat.observation(exercise.seen, closed=True)
     return root
 
 

@@ -40,7 +40,8 @@ class Place:
 
 def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -> Drill:
     """A program with a bug, and small changes that do not mend it, each taken back; before and after each of them, the
-    repair is asked for. There are no turns where that is no change of a part of a line.
+    repair is asked for. Of the attempts the line is told. There are no turns where a repair is no change of a part of a
+    line.
     """
     if not _in_one_part(text, solution):
         return text, []
@@ -54,7 +55,8 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
         around = echoed(lines, hunks(text, wanted)[0].first, 1, place.echo)
         edited = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
         undone = say("undone", place.language, names=place.name)
-        turns += [Exercise(_turn(text, wanted, place), "", edited), Exercise(render("UNDO"), "", undone), repair]
+        given, line_end, told = _turn(text, wanted, place).partition("\n")
+        turns += [Exercise(given + line_end, told, edited), Exercise(render("UNDO"), "", undone), repair]
     return text, turns
 
 

@@ -49,12 +49,10 @@ def test_what_is_given_is_read_and_what_was_made_aside_is_forgotten() -> None:
     assert slip.tokens == (*chat.encode("a slip"), chat.end_id)
 
 
-def test_beginnings_belong_to_the_states() -> None:
+def test_of_a_beginning_nothing_is_learned() -> None:
     chat = Chat(build_tokenizer(["a text of words"]))
-    root = drill_tree(chat, ("a text", [Exercise("x ", "y"), Exercise("z ", "w")]))
-    (first,) = root.children
-    (after,) = first.children
-    assert root.tokens == (*chat.observation("a text", closed=True), *chat.encode("x "))
-    assert first.tokens == (*chat.encode("y"), chat.end_id)
-    assert after.tokens == (*chat.observation("", closed=True), *chat.encode("z "))
-    assert after.children[0].children[0].tokens == ()
+    root = drill_tree(chat, ("a text", [Exercise("x ", "y", aside=True), Exercise("z ", "w")]))
+    for begun, rest in zip(root.children, ("y", "w"), strict=True):
+        (learned,) = begun.children[0].children
+        assert begun.label is False and learned.label is None and begun.children[0].tokens == ()
+        assert learned.tokens == (*chat.encode(rest), chat.end_id) and learned.children[0].tokens == ()
