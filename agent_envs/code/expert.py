@@ -4,9 +4,9 @@ Invariants: a turn depends on the state of the episode (and, with a flaw, on ``r
 right from every state that leaves it enough turns. Each thought quotes what the action is made from: the lines that are
 changed as they were shown, or how many checks passed.
 
-The flawed one makes a mistake where it should mend one: it changes something that was not wrong, as the operators of
-`agent_envs.code.tasks.mutate` do. It does not know that, so it tests; and where a check fails it gives up and submits,
-or takes the change back and tries something that it did not try before. It changes a part of a line where it can, not
+The flawed one gives up where it sees a check fail, and submits what there is. Or it makes a mistake where it should mend
+one: it changes something that was not wrong, as the operators of `agent_envs.code.tasks.mutate` do. It does not know
+that, so it tests; and where it does not give up, it takes the change back and tries what it did not try before. It changes a part of a line where it can, not
 whole lines: the less has to be copied, the more a small model gets right of programs that it never saw.
 """
 
@@ -29,7 +29,7 @@ from agent_envs.code.view import lines_of, numbered, text_of
 from agent_envs.code.workspace import Bounds, Workspace, syntax_error
 
 MISTAKEN = 0.5
-"""Share of the flaw that changes what was not wrong; the whole of it gives up where a check fails."""
+"""Share of the flaw that changes what was not wrong; the whole of it gives up where a check is seen to fail."""
 _QUOTED = 3
 """Most lines that a thought quotes."""
 _FAR_BACK = 4
@@ -206,11 +206,13 @@ def _passed(now: Situation) -> str:
 
 
 def _flawed(now: Situation, flaw: float, rng: np.random.Generator) -> Step:
+    if now.tested is not None and not all(now.tested) and rng.random() < flaw:
+        return Step("SUBMIT", "", _passed(now))
     todo = _repairs(now.now, now)
     if now.before:
         if not todo or (now.tested is None and now.task.visible) or now.left == 1:
             return _finish(now)
-        if now.tested is None or all(now.tested) or rng.random() < flaw:
+        if now.tested is None or all(now.tested):
             return Step("SUBMIT", "", _passed(now))  # what it cannot see, it does not know
         if len(_repairs(now.before[-1], now)) <= len(todo):
             return Step("UNDO", "", _passed(now))

@@ -58,8 +58,9 @@ def test_the_expert_takes_back_what_was_wrong() -> None:
 def test_the_flawed_expert_tries_takes_back_and_gives_up() -> None:
     env = small()
     task = env.tasks("train")[0]
-    runs = [played(env, task, 0.65, seed) for seed in range(20)]
-    assert 2 <= sum(success for _, _, success in runs) <= 18
+    runs = [played(env, task, 0.5, seed) for seed in range(60)]
+    assert 6 <= sum(success for _, _, success in runs) <= 36
+    assert any(names == ["VIEW", "TEST", "SUBMIT"] for names, _, _ in runs)
     assert any("UNDO" in names for names, _, _ in runs) and any(names.count("REPLACE") > 1 for names, _, _ in runs)
     assert not any(success for names, _, success in runs if "REPLACE" not in names)
     assert all(success for _, _, success in (played(env, task, 0.0, seed) for seed in range(3)))  # the control
@@ -139,14 +140,18 @@ def test_other_names_are_the_same_all_over() -> None:
 
 def test_the_demonstrator_never_tries_the_same_twice() -> None:
     env, rng = small(turns=40), np.random.default_rng(0)
-    tried = []
-    env.reset(options={"task": env.tasks("train")[0]})
-    for _ in range(200):
-        turn = env.expert(flaw=0.999, rng=rng)
-        action = env.grammar.parse(turn)
-        if action.name == "SUBMIT":
-            break
-        if action.name == "REPLACE":
-            tried.append((action.args, action.body))
-        env.step(turn)
-    assert tried and len(tried) == len(set(tried))
+    lengths = []
+    for _ in range(10):
+        tried = []
+        env.reset(options={"task": env.tasks("train")[0]})
+        for _ in range(60):
+            turn = env.expert(flaw=0.9, rng=rng)
+            action = env.grammar.parse(turn)
+            if action.name == "SUBMIT":
+                continue  # asked again until it does not give up
+            if action.name == "REPLACE":
+                tried.append((action.args, action.body))
+            env.step(turn)
+        assert len(tried) == len(set(tried))
+        lengths.append(len(tried))
+    assert max(lengths) > 2
