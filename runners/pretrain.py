@@ -71,13 +71,19 @@ class PretrainSettings:
     drills: float = 0.1
     """Share of the batch that are the environment's reading exercises, where it has some."""
     drill_texts: int = 0
-    """Texts that are exercised on; as many as demonstrations when 0."""
+    """Texts that are exercised on; as many as demonstrations when 0. They cost less than those do."""
     recall: float = 0.0
     """Weight of a second exercise: to know, after the critic prompt, the last tokens that were read before it. A large
     model looks back at what it saw by itself; a tiny one that never learned it has nothing to value a state by. The
     layer that answers is thrown away, what it read from stays."""
     shape: TinySettings = field(default_factory=TinySettings)
     """Shape of the transformer."""
+
+    def __post_init__(self) -> None:
+        if self.drill_texts < 0:
+            raise ValueError(f"pretrain: drill_texts must be at least 0, not {self.drill_texts}")
+        if self.drill_texts and not self.drills:
+            raise ValueError("pretrain: drill_texts acts with drills above 0 only")
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ Invariants: a turn depends on the state of the episode (and, with a flaw, on ``r
 right from every state that leaves it enough turns. Each thought quotes what the action is made from: the lines that are
 changed as they were shown, or how many checks passed.
 
-The flawed one gives up where it sees a check fail, and submits what there is. Or it makes a mistake where it should mend
-one: it changes something that was not wrong, as the operators of `agent_envs.code.tasks.mutate` do. It does not know
-that, so it tests; and where it does not give up, it takes the change back and tries what it did not try before. It changes a part of a line where it can, not
-whole lines: the less has to be copied, the more a small model gets right of programs that it never saw.
+The flawed one gives up where it sees a check fail, and submits what there is. Or it makes a mistake where it should
+mend one: it changes something that was not wrong, as the operators of `agent_envs.code.tasks.mutate` do. It does not
+know that, so it tests; and where it does not give up, it takes the change back and tries what it did not try before. It
+changes a part of a line where it can, not whole lines: the less has to be copied, the more a small model gets right of
+programs that it never saw.
 """
 
 from __future__ import annotations

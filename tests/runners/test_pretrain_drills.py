@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from agent_envs.core import Drill, Exercise, Task
 from agent_envs.identity import IdentityEnv
@@ -21,6 +22,14 @@ class Drilled(IdentityEnv):
 def test_tasks_without_an_exercise_are_passed_over() -> None:
     assert 60 < len(list(_drills(Drilled(), PretrainSettings(), 200))) < 140
     assert list(_drills(IdentityEnv(), PretrainSettings(), 200)) == []
+
+
+def test_how_many_texts_acts_on_exercises_only() -> None:
+    assert PretrainSettings(drill_texts=5).drill_texts == 5
+    with pytest.raises(ValueError, match="drill_texts must be at least 0, not -1"):
+        PretrainSettings(drill_texts=-1)
+    with pytest.raises(ValueError, match="drill_texts acts with drills above 0 only"):
+        PretrainSettings(drill_texts=5, drills=0.0)
 
 
 def test_other_exercises_make_another_model() -> None:
