@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,15 +10,21 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the tests of this process cache: tiny models are made once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(scope="module")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One thread of torch, and a cache that no other test fills."""
+def own_cache(cache: Path) -> Iterator[None]:
+    """One thread of torch, and a cache that is not the user's."""
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TURNWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TURNWISE_CACHE", str(cache))
         yield
     torch.set_num_threads(threads)
 

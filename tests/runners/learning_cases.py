@@ -25,12 +25,13 @@ IDENTITY = f"env: identity\n{SMALL}"
 JUDGED = {"adca": ("--judge.kind", "oracle")}
 
 
-def success(run: Training, *, greedy: bool = False) -> float:
-    """Mean success on every test task, twelve samples each."""
+def success(run: Training, *, greedy: bool = False, samples: int = 12) -> float:
+    """Mean success on every test task, ``samples`` of each, or what it does greedily."""
     run.controller.load(run.update, run.model.policy_state())
     tasks = pick_tasks(run.make_env(), "test", 43)
     sampling = SamplingSettings(greedy=greedy)
-    return evaluate_tasks(run.controller, sampling, tasks, run.console, seed=9, samples=12).success()["mean"]
+    samples = 1 if greedy else samples
+    return evaluate_tasks(run.controller, sampling, tasks, run.console, seed=9, samples=samples).success()["mean"]
 
 
 def solve(folder: Path, algo: str, settings: str) -> None:
