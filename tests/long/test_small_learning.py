@@ -1,4 +1,4 @@
-"""Every algorithm solves two small environments, by the very program that people start.
+"""Every algorithm solves two small environments, by the very program that people start, and its runs can be repeated.
 
     python -m pytest -q tests/long/test_small_learning.py
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "runners"))
-from learning_cases import IDENTITY, SMALL, solve
+from learning_cases import IDENTITY, SMALL, learns_nothing, repeats, solve
 
 from algorithms import ALGORITHMS
 
@@ -37,3 +37,13 @@ def test_the_identity_environment_is_solved(tmp_path: Path, algo: str) -> None:
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
 def test_three_decisions_with_one_reward_are_solved(tmp_path: Path, algo: str) -> None:
     solve(tmp_path / "run", algo, THREE_STEPS.replace("updates: 48", LONGER.get(algo, "updates: 48")))
+
+
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path, algo: str) -> None:
+    learns_nothing(tmp_path, algo)
+
+
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+def test_the_same_seed_gives_the_same_numbers(tmp_path: Path, algo: str) -> None:
+    repeats(tmp_path, algo)

@@ -1,10 +1,11 @@
-"""Small environments that every algorithm must solve."""
+"""Small environments that every algorithm must solve, and what else its runs must keep."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from run_cases import training
+import torch
+from run_cases import rows, training
 
 from agents.engine import SamplingSettings
 from runners.evaluation.measure import evaluate_tasks, pick_tasks
@@ -42,3 +43,27 @@ def solve(folder: Path, algo: str, settings: str) -> None:
         run.run()
         assert success(run) >= 0.95
         assert success(run, greedy=True) >= 0.95
+
+
+def learns_nothing(folder: Path, algo: str) -> None:
+    """With a learning rate of 0 a run ends as it began."""
+    argv = ("--algo", algo, *JUDGED.get(algo, ()), "--lr", "0", "--updates", "2")
+    with training(folder / "run", *argv, text=IDENTITY) as run:
+        before, weights = success(run, samples=2), run.model.policy_state()
+        run.run()
+        assert success(run, samples=2) == before <= 0.5
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in run.model.policy_state().items())
+
+
+def repeats(folder: Path, algo: str) -> None:
+    """The same seed gives the same numbers, and another one others."""
+    first, again, other = (folder / name for name in ("first", "again", "other"))
+    for place, seed, updates in ((first, 3, 2), (again, 3, 2), (other, 4, 1)):
+        steps = ("--updates", str(updates), "--test-tasks", "10", "--seed", str(seed))
+        argv = ("--algo", algo, *JUDGED.get(algo, ()), *steps, "--episodes", "32", "--minibatches", "2")
+        with training(place, *argv, text=IDENTITY) as run:
+            run.run()
+    assert len(rows(first)) == 6
+    assert rows(first) == rows(again)
+    assert (first / "episodes.jsonl").read_text() == (again / "episodes.jsonl").read_text()
+    assert rows(first)[:3] != rows(other)[:3]

@@ -1,4 +1,7 @@
-"""Runs on the identity environment: a learning rate of 0 teaches nothing, and the numbers depend on the seed alone."""
+"""Runs on the identity environment: a learning rate of 0 teaches nothing, and the numbers depend on the seed alone.
+
+The same of every algorithm: tests/long/test_small_learning.py.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from learning_cases import IDENTITY, JUDGED, success
-from run_cases import rows, training
+from learning_cases import IDENTITY, learns_nothing, repeats
+from run_cases import training
 
 from agents.tree import Kind
-from algorithms import ALGORITHMS
 
-FEWER = ("--episodes", "32", "--minibatches", "2")
+KINDS = ["arpo", "grpo", "ppo", "selfac"]
+"""One of each way of playing and learning: forks, groups, a critic of its own, a critic in the policy's pass."""
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
 
 
-@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+@pytest.mark.parametrize("algo", KINDS)
 def test_without_a_learning_rate_nothing_is_learned(tmp_path: Path, algo: str) -> None:
-    argv = ("--algo", algo, *JUDGED.get(algo, ()), "--lr", "0", "--updates", "2")
-    with training(tmp_path / "run", *argv, text=IDENTITY) as run:
-        before, weights = success(run, samples=2), run.model.policy_state()
-        run.run()
-        assert success(run, samples=2) == before <= 0.5
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in run.model.policy_state().items())
+    learns_nothing(tmp_path, algo)
 
 
-@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+@pytest.mark.parametrize("algo", KINDS)
 def test_the_same_seed_gives_the_same_numbers(tmp_path: Path, algo: str) -> None:
-    first, again, other = (tmp_path / name for name in ("first", "again", "other"))
-    for folder, seed, updates in ((first, 3, 2), (again, 3, 2), (other, 4, 1)):
-        steps = ("--updates", str(updates), "--test-tasks", "10", "--seed", str(seed), *FEWER)
-        argv = ("--algo", algo, *JUDGED.get(algo, ()), *steps)
-        with training(folder, *argv, text=IDENTITY) as run:
-            run.run()
-    assert len(rows(first)) == 6
-    assert rows(first) == rows(again)
-    assert (first / "episodes.jsonl").read_text() == (again / "episodes.jsonl").read_text()
-    assert rows(first)[:3] != rows(other)[:3]
+    repeats(tmp_path, algo)
 
 
 def test_every_action_carries_the_version_that_sampled_it(tmp_path: Path) -> None:
