@@ -192,17 +192,20 @@ def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]]) -> Node:
 
 
 def drill_tree(chat: Chat, drill: Drill) -> Node:
-    """A text and its exercises as a tree: what is given is labelled False, and what was made aside has siblings."""
+    """A text and its exercises as a tree. The beginning of a turn belongs to the state before it; where that has other
+    turns, it is an action that is labelled False, as is a turn that is given whole."""
     text, exercises = drill
     root = state = Node(Kind.STATE, chat.observation(text, closed=True))
     for exercise in exercises:
-        before = state
-        parts = [(exercise.given, False), (exercise.wanted, None)]
-        for part, label in parts:
-            if part:
-                end = () if label is False and exercise.wanted else (chat.end_id,)
-                action = state.add(Node(Kind.ACTION, (*chat.encode(part), *end), label=label))
-                state = action.add(Node(Kind.STATE, ()))
+        before, given = state, chat.encode(exercise.given)
+        if exercise.wanted and not exercise.aside and not state.children:
+            state.tokens = (*state.tokens, *given)
+        elif given:
+            end = () if exercise.wanted else (chat.end_id,)
+            state = state.add(Node(Kind.ACTION, (*given, *end), label=False)).add(Node(Kind.STATE, ()))
+        if exercise.wanted:
+            action = state.add(Node(Kind.ACTION, (*chat.encode(exercise.wanted), chat.end_id)))
+            state = action.add(Node(Kind.STATE, ()))
         if exercise.aside:
             state = before
         elif exercise is not exercises[-1]:

@@ -65,3 +65,14 @@ def test_of_a_beginning_nothing_is_learned() -> None:
         (learned,) = begun.children[0].children
         assert begun.label is False and learned.label is None and begun.children[0].tokens == ()
         assert learned.tokens == (*chat.encode(rest), chat.end_id) and learned.children[0].tokens == ()
+
+
+def test_a_beginning_belongs_to_a_state_without_other_turns() -> None:
+    chat = Chat(build_tokenizer(["a text of words"]))
+    root = drill_tree(chat, ("a text", [Exercise("x ", "y"), Exercise("z ", "w")]))
+    (first,) = root.children
+    (after,) = first.children
+    assert root.tokens == (*chat.observation("a text", closed=True), *chat.encode("x "))
+    assert first.tokens == (*chat.encode("y"), chat.end_id)
+    assert after.tokens == (*chat.observation("", closed=True), *chat.encode("z "))
+    assert after.children[0].children[0].tokens == ()
