@@ -204,23 +204,26 @@ class CodeEnv(TextEnv):
         begin, end = asked or (1, len(lines))
         if asked:
             self._check_lines(name, begin, end)
-        here = lines[begin - 1 : end]
-        at, matches = occurrences(here, lines_of(old))
-        if matches == 1:
-            first, last = begin + at - 1, begin + at + len(lines_of(old)) - 2
-            return self._rewrite(name, self._state.now.edited(name, first, last, new), first, len(lines_of(new)), last)
+        at, matches = occurrences(lines[begin - 1 : end], lines_of(old))
+        if matches > 1:
+            return self._say("matches", matches=matches)
         if not matches:
-            before, part, after = (text_of(lines[: begin - 1]), text_of(here), text_of(lines[end:]))
-            old, new = old.removesuffix("\n"), new.removesuffix("\n")
-            at = part.find(old) if old.strip() else -1
-            if at < 0:
-                return self._say("notfound")
-            if part.find(old, at + 1) < 0:
-                first = begin + part.count("\n", 0, at)
-                text = f"{before}{part[:at]}{new}{part[at + len(old) :]}{after}"
-                return self._rewrite(name, text, first, 1 + new.count("\n"), first + old.count("\n"))
-            matches = max(2, part.count(old))
-        return self._say("matches", matches=matches)
+            return self._replace_part(name, begin, end, old.removesuffix("\n"), new.removesuffix("\n"))
+        first, last = begin + at - 1, begin + at + len(lines_of(old)) - 2
+        return self._rewrite(name, self._state.now.edited(name, first, last, new), first, len(lines_of(new)), last)
+
+    def _replace_part(self, name: str, begin: int, end: int, old: str, new: str) -> Outcome:
+        """The same, in the lines ``begin`` to ``end``, of a text that is no whole lines."""
+        lines = lines_of(self._files[name])
+        before, here, after = text_of(lines[: begin - 1]), text_of(lines[begin - 1 : end]), text_of(lines[end:])
+        at = here.find(old) if old.strip() else -1
+        if at < 0:
+            return self._say("notfound")
+        if here.find(old, at + 1) >= 0:
+            return self._say("matches", matches=max(2, here.count(old)))
+        first = begin + here.count("\n", 0, at)
+        text = f"{before}{here[:at]}{new}{here[at + len(old) :]}{after}"
+        return self._rewrite(name, text, first, 1 + new.count("\n"), first + old.count("\n"))
 
     def _rewrite(self, name: str, text: str, first: int, count: int, last: int) -> Outcome:
         """A file gets a text that differs where ``count`` lines from ``first`` on stand for those up to ``last``."""

@@ -169,7 +169,7 @@ def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
 
 
 def replaced(text: str, hunk: Hunk, name: str = "") -> Step | None:
-    """The turn that changes a part of a line; None where that part cannot be named. The only file is not."""
+    """The turn that changes a part of a line; None where it cannot be named. ``name`` is empty for the only file."""
     parts = snippet(text, hunk)
     if parts is None:
         return None
