@@ -38,8 +38,10 @@ from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
 from agents.react import ThoughtTurns
 from agents.tiny import model as tiny_model
+from agents.tiny import muon
 from agents.tiny import tokenizer as tiny_tokenizer
 from agents.tiny.model import TinySettings, build_model
+from agents.tiny.muon import Muon
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Batch, Kind, Node
 from runners.config import dump_json, parse, plain, run_program
@@ -96,7 +98,7 @@ class PretrainProgram:
 
 def ensure_tiny(env: TextEnv, settings: PretrainSettings, console: Console) -> Path:
     """The folder of the tiny model for this environment, made first when the cache does not have it."""
-    sources = "".join(inspect.getsource(m) for m in (tiny_model, tiny_tokenizer, sys.modules[__name__]))
+    sources = "".join(inspect.getsource(m) for m in (tiny_model, tiny_tokenizer, muon, sys.modules[__name__]))
     identity = dump_json(
         {
             "env": env.name,
@@ -258,7 +260,7 @@ def _train(
     rest = [p for p in model.parameters() if all(p is not q for q in inside)]
     rest += [] if recall is None else list(recall.parameters())
     optimizers: list[tuple[torch.optim.Optimizer, float]] = [
-        (torch.optim.Muon(inside, lr=settings.muon_lr, momentum=0.95, weight_decay=0.0), settings.muon_lr),
+        (Muon(inside, settings.muon_lr), settings.muon_lr),
         (torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.95), weight_decay=0.0), settings.adam_lr),
     ]
     rng = np.random.default_rng([settings.seed, 2])
