@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,17 @@ class Training:
         self.train, self.parts, self.folder, self.console = train, parts, folder, console
         self.began = time.monotonic()
         self.interrupts = Interrupts()
-        self.lock = hold(folder)
+        self.opened = ExitStack()
+        """What is to be closed, in the order it was opened."""
+        try:
+            self._begin(resume)
+        except BaseException:
+            self.opened.close()
+            raise
+
+    def _begin(self, resume: Path | None) -> None:
+        train, parts, folder, console = self.train, self.parts, self.folder, self.console
+        self.opened.callback(hold(folder).close)
         self.algorithm: Algorithm[Any] = parts[train.algo]
         told = judge_settings(train, self.algorithm, parts)
         asks_oracle = {
@@ -92,6 +103,8 @@ class Training:
             )
         device_of(train.device)  # before the tiny model is made
         judge = remote_judge(told)
+        if judge:
+            self.opened.callback(judge.close)
         spec = base_of(train, parts, console, train.device)
         base = load_base(spec)
         self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
@@ -115,15 +128,19 @@ class Training:
             else LocalWorkers(lambda: Worker(self.model.model, self.chat, play, self.critic(prompt)))
         )
         self.controller = Controller(workers, train.slots, parts["faults"])
+        self.opened.callback(self.controller.close)
         console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
-        if told is not None:
-            judge = judge or local_judge(told, train, self.model, self.chat, lambda: self.update, console)
+        if told is not None and judge is None:
+            judge = local_judge(told, train, self.model, self.chat, lambda: self.update, console)
+            self.opened.callback(judge.close)
         self.judging = judge and Judging(judge, self.algorithm, folder)
         self.budget = Budget(train.updates, train.env_steps)
         state = None if resume is None else self.load(resume)
         self.ledger = Ledger(folder / "ledger.jsonl", state and state["ledger"])
+        self.opened.callback(self.ledger.journal.close)
         self.report = Report(folder, train.updates, console, state and state["report"], train.env_steps)
+        self.opened.callback(self.report.close)
         for journal in (self.ledger.journal, self.report.metrics, self.report.episodes):
             journal.cut()
         self.update = 0 if state is None else state["update"]
@@ -134,12 +151,7 @@ class Training:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.controller.close()
-        if self.judging:
-            self.judging.close()
-        self.report.close()
-        self.ledger.journal.close()
-        self.lock.close()
+        self.opened.close()
 
     def make_env(self) -> TextEnv:
         return registry.make(self.train.env, self.parts[self.train.env])

@@ -15,6 +15,7 @@ from rich.console import Console
 from run_cases import SMALL, fingerprint, rows, training
 
 from runners.config import UserError
+from runners.folder import hold
 from runners.train import begin
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
@@ -191,13 +192,23 @@ def test_an_earlier_runs_critic_judges(tmp_path: Path) -> None:
     critic = ("--algo", "adca", "--judge.kind", "critic", "--judge.run")
     found = finished(tmp_path / "adca", *critic, str(tmp_path / "selfac"), "--updates", "2")
     assert all(row["judge_parsed"] == 1 and 0 < row["judge_good"] < 1 for row in found)
-    with pytest.raises(UserError, match="trained no critic of states: give a run of selfac"):
-        training(tmp_path / "again", *critic, str(tmp_path / "adca"))
+    with pytest.raises(UserError, match="trained no critic of states: give a run of selfac") as refused:
+        training(tmp_path / "again", *critic, str(tmp_path / "adca"), "--workers", "1")
+    assert not _held(tmp_path / "again"), "what was begun is closed while the refusal is still looked at"
+    assert refused.traceback
     with pytest.raises(UserError, match="is no run folder"):
         training(tmp_path / "none", *critic, str(tmp_path))
     other = SMALL.replace("env: identity", "env: identity\nidentity: {words: [one, two, three, four, five, six]}")
     with pytest.raises(UserError, match="reads other tokens than this run"):
         training(tmp_path / "other", *critic, str(tmp_path / "selfac"), text=other)
+
+
+def _held(folder: Path) -> bool:
+    try:
+        hold(folder).close()
+    except UserError:
+        return True
+    return False
 
 
 # -- where there is no judge ---------------------------------------------------------------------------------------
