@@ -77,6 +77,16 @@ def hierarchical_reward(
         form = read_strictly(pieces, settings.tools)
         used_all, wrong = form.called >= set(settings.tools), form.wrong and f"bad format: {form.wrong}"
         answer = "" if wrong else boxed(form.answer)
+    return paid(wrong, answer, accepted, used_all=used_all, settings=settings)
+
+
+def paid(
+    wrong: str | None, answer: str, accepted: str | Iterable[str], *, used_all: bool, settings: HierarchicalSettings
+) -> HierarchicalScore:
+    """What an episode is worth of which is known what breaks its form, if anything does, and whether it used all tools.
+
+    For environments that have a form of their own. Raises TypeError when an accepted form is not text.
+    """
     if wrong:
         return HierarchicalScore(-1.0, wrong)
     accuracy = settings.accuracy(answer, accepted)

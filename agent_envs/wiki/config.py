@@ -22,6 +22,7 @@ class OutcomeScore(StrEnum):
 
     EXACT = "exact"
     F1 = "f1"
+    HIERARCHICAL = "hierarchical"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class WikiConfig:
     hits: int = 5
     """Search results and similar titles shown at once."""
     outcome: OutcomeScore = OutcomeScore.EXACT
-    """Score of the submitted answer: exact match over all accepted forms, or F1 (words; characters for Chinese)."""
+    """Score of the submitted answer: exact match over all accepted forms, F1 (words; characters for Chinese), or ARPO's
+    hierarchical reward: -1 where a turn could not be read or there is no answer, else F1, and with a python tool 0.1
+    more for a right answer if that and the wiki were used. Its reason is told in the last info."""
     evidence: float = 0.0
     """Share of the reward (0 to 1) that the saved lines earn by their F-beta against the gold lines."""
     evidence_beta: float = 0.5
@@ -87,6 +90,8 @@ class WikiConfig:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise SettingsError(f"wiki: {name} must be from {low} to {high}, not {value}")
+        if self.outcome is OutcomeScore.HIERARCHICAL and (self.evidence or self.invalid_penalty):
+            raise SettingsError("wiki: evidence and invalid_penalty do not act with outcome hierarchical: leave them 0")
         if not 0 < self.skill < 1:
             raise SettingsError(f"wiki: skill must lie between 0 and 1, not {self.skill}")
         if not self.languages or set(self.languages) - set(LANGUAGES) or len(set(self.languages)) < len(self.languages):

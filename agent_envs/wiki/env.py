@@ -15,10 +15,11 @@ import numpy as np
 
 from agent_envs.actions import Action, Args, Grammar, Verb, render
 from agent_envs.core import BackendUnavailable, Drill, Exercise, Outcome, Task, TaskSet, TextEnv
+from agent_envs.hierarchical import HierarchicalScore, HierarchicalSettings, paid
 from agent_envs.oracle import chance
 from agent_envs.wiki import arguments, replies
 from agent_envs.wiki.backend import Page, WikiBackend
-from agent_envs.wiki.config import Corpus, WikiConfig
+from agent_envs.wiki.config import Corpus, OutcomeScore, WikiConfig
 from agent_envs.wiki.corpus import backend_of, tasks_of
 from agent_envs.wiki.expert import Situation, expert_turn
 from agent_envs.wiki.names import parts
@@ -56,6 +57,8 @@ class State:
     """Line after which FIND(text, next) goes on."""
     answer: str | None = None
     """The submitted answer."""
+    used: frozenset[str] = frozenset()
+    """Verbs of the turns that were carried out."""
 
 
 class WikiEnv(TextEnv):
@@ -73,6 +76,9 @@ class WikiEnv(TextEnv):
         Verb("BACK", "", Args.NONE, aliases={"zh": "返回"}),
         Verb("SUBMIT", "answer", aliases={"zh": "提交"}, usages={"zh": "答案"}),
     )
+
+    tools: ClassVar[Mapping[str, frozenset[str]]] = {"wiki": frozenset({"NAVIGATE", "SEARCH", "CLICK", "FIND"})}
+    """Name of a tool → verbs of which one has to be used for it to count as used."""
 
     def __init__(self, config: WikiConfig | None = None, backend: WikiBackend | None = None) -> None:
         """Without a `backend` that of the settings is opened (and built the first time) when a turn needs it."""
@@ -110,6 +116,26 @@ class WikiEnv(TextEnv):
         gold = self.task.data
         assert isinstance(gold, Gold)
         return gold
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        text, earned, terminated, truncated, info = super().step(action)
+        if not info["invalid"]:
+            self._state = replace(self._state, used=self._state.used | {info["action"]})
+        if self.config.outcome is OutcomeScore.HIERARCHICAL:
+            earned = 0.0
+            if terminated or truncated:
+                score = self._hierarchical()
+                earned, info["reason"] = score.score, score.reason
+        return text, earned, terminated, truncated, info
+
+    def _hierarchical(self) -> HierarchicalScore:
+        answer, used, invalid = self._state.answer, self._state.used, self._invalid_turns
+        wrong = None if answer else "there is no answer"
+        if invalid:
+            wrong = f"bad format: {invalid} turn{'s' * (invalid > 1)} cannot be read"
+        used_all = all(used & verbs for verbs in self.tools.values())
+        settings = HierarchicalSettings(tools=tuple(self.tools))
+        return paid(wrong, answer or "", self._gold.accepted, used_all=used_all, settings=settings)
 
     def _act(self, action: Action) -> Outcome:
         return self._handlers[action.name](self, action.args)

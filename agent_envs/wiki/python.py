@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,3 +24,4 @@ class WikiPythonEnv(PythonTool, WikiEnv):
     Config: ClassVar[type[Any]] = WikiPythonConfig
     config: WikiPythonConfig
     grammar: ClassVar[Grammar] = with_python(WikiEnv.grammar)
+    tools: ClassVar[Mapping[str, frozenset[str]]] = {**WikiEnv.tools, "python": frozenset({"PYTHON"})}

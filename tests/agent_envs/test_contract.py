@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from agent_envs.check import ContractError, check_text_env
 from agent_envs.code.config import CodeConfig
 from agent_envs.core import Outcome, Task, TaskSet
 from agent_envs.identity import IdentityEnv
-from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.config import OutcomeScore, WikiConfig
 from agent_envs.wiki.python import WikiPythonConfig
 
 
@@ -32,6 +32,11 @@ def test_registered_environments_keep_the_contract(name: str, small: WikiConfig)
     config = quick.get(name)
     check_text_env(lambda: agent_envs.make(name, config), tasks=2 if name == "code" else 4)
     check_text_env(agent_envs.make(name, config), tasks=1)
+
+
+def test_the_wiki_keeps_it_with_the_hierarchical_reward(small: WikiConfig) -> None:
+    config = replace(small, outcome=OutcomeScore.HIERARCHICAL)
+    check_text_env(lambda: agent_envs.make("wiki", config))
 
 
 class Unpicklable(IdentityEnv):

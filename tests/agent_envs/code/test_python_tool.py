@@ -14,7 +14,7 @@ from agent_envs.code.python_tool import PythonSettings, PythonTool, with_python
 from agent_envs.code.sandbox import SandboxFault
 from agent_envs.core import SettingsError
 from agent_envs.identity import IdentityConfig, IdentityEnv
-from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.config import OutcomeScore, WikiConfig
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.python import WikiPythonConfig, WikiPythonEnv
 
@@ -109,6 +109,19 @@ def test_the_wiki_with_the_tool_is_the_wiki_and_a_tool(small: WikiConfig) -> Non
         assert got[:4] == want[:4]
         over = got[2] or got[3]
     assert got[4]["success"] is True
+
+
+@pytest.mark.parametrize(("tools", "want"), [("wiki python", 1.1), ("wiki", 1.0), ("python", 1.0), ("", 1.0)])
+def test_both_tools_earn_the_bonus_of_the_hierarchical_reward(small: WikiConfig, tools: str, want: float) -> None:
+    settings = asdict(small) | {"outcome": OutcomeScore.HIERARCHICAL}
+    env = WikiPythonEnv(WikiPythonConfig(**settings, python_sandbox="namespace"))
+    env.reset(options={"task": env.tasks("train")[0]})
+    if "wiki" in tools:
+        env.step("<action>SEARCH(mayor)</action>")
+    if "python" in tools:
+        ask(env, "print(1)")
+    _, reward, _, _, info = env.step(f"<action>SUBMIT({env.task.data.accepted[0]})</action>")
+    assert reward == pytest.approx(want), info["reason"]
 
 
 @pytest.mark.parametrize(
