@@ -98,6 +98,8 @@ def test_any_text_is_one_action_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("piece", ["(", ")", "<think>", "<action>", "</action>", "LOOK(", "LOOK()\n", "（", "\n", "🙂"])
 def test_parsing_is_linear(piece: str) -> None:
+    """Ten times the text takes ten times as long, where the square of the size would take a hundred times."""
+
     def seconds(size: int) -> float:
         text = piece * size
         began = time.process_time()
@@ -105,7 +107,7 @@ def test_parsing_is_linear(piece: str) -> None:
             GRAMMAR.parse(text)
         return time.process_time() - began
 
-    assert seconds(200_000) < 1.0
+    assert min(seconds(200_000) for _ in range(2)) < 30 * max(min(seconds(20_000) for _ in range(3)), 1e-3)
 
 
 @pytest.mark.parametrize(
