@@ -58,7 +58,7 @@ class State:
     answer: str | None = None
     """The submitted answer."""
     used: frozenset[str] = frozenset()
-    """Verbs of the turns that were carried out."""
+    """Verbs of the turns that were carried out; kept for the hierarchical reward only."""
 
 
 class WikiEnv(TextEnv):
@@ -119,13 +119,14 @@ class WikiEnv(TextEnv):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         text, earned, terminated, truncated, info = super().step(action)
+        if self.config.outcome is not OutcomeScore.HIERARCHICAL:
+            return text, earned, terminated, truncated, info
         if not info["invalid"]:
             self._state = replace(self._state, used=self._state.used | {info["action"]})
-        if self.config.outcome is OutcomeScore.HIERARCHICAL:
-            earned = 0.0
-            if terminated or truncated:
-                score = self._hierarchical()
-                earned, info["reason"] = score.score, score.reason
+        earned = 0.0
+        if terminated or truncated:
+            score = self._hierarchical()
+            earned, info["reason"] = score.score, score.reason
         return text, earned, terminated, truncated, info
 
     def _hierarchical(self) -> HierarchicalScore:

@@ -70,7 +70,7 @@ class Training:
         self.began = time.monotonic()
         self.interrupts = Interrupts()
         self.opened = ExitStack()
-        """What is to be closed, in the order it was opened."""
+        """Closes what was opened, the last first."""
         try:
             self._begin(resume)
         except BaseException:
