@@ -150,8 +150,6 @@ class Exercise:
     """The rest of it, which is learned; nothing where the whole turn is given."""
     seen: str = ""
     """What is answered."""
-    aside: bool = False
-    """Whether all that follows goes on as if this turn had not been made."""
 
 
 Drill = tuple[str, Sequence[Exercise]]

@@ -194,24 +194,19 @@ def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]]) -> Node:
 
 
 def drill_tree(chat: Chat, drill: Drill) -> Node:
-    """A text and its exercises as a tree. The beginning of a turn belongs to the state before it; where that has other
-    turns, it is an action that is labelled False, as is a turn that is given whole."""
+    """A text and its exercises as a tree without branches. The beginning of a turn belongs to the state before it; a
+    turn that is given whole is an action that is labelled False."""
     text, exercises = drill
     root = state = Node(Kind.STATE, chat.observation(text, closed=True))
     for exercise in exercises:
-        before, given = state, chat.encode(exercise.given)
-        if exercise.wanted and not exercise.aside and not state.children:
-            state.tokens = (*state.tokens, *given)
-        elif given:
-            end = () if exercise.wanted else (chat.end_id,)
-            state = state.add(Node(Kind.ACTION, (*given, *end), label=False)).add(Node(Kind.STATE, ()))
+        given = chat.encode(exercise.given)
         if exercise.wanted:
+            state.tokens = (*state.tokens, *given)
             action = state.add(Node(Kind.ACTION, (*chat.encode(exercise.wanted), chat.end_id)))
-            state = action.add(Node(Kind.STATE, ()))
-        if exercise.aside:
-            state = before
-        elif exercise is not exercises[-1]:
-            state.tokens = chat.observation(exercise.seen, closed=True)
+        else:
+            action = state.add(Node(Kind.ACTION, (*given, chat.end_id), label=False))
+        seen = chat.observation(exercise.seen, closed=True) if exercise is not exercises[-1] else ()
+        state = action.add(Node(Kind.STATE, seen))
     return root
 
 

@@ -20,11 +20,12 @@ from agent_envs.code.hunks import hunks
 from agent_envs.code.lexicon import identifiers
 from agent_envs.code.replies import say
 from agent_envs.code.snippets import snippet
-from agent_envs.code.view import echoed, lines_of, numbered
+from agent_envs.code.view import echoed, lines_of, numbered, text_of
+from agent_envs.code.workspace import syntax_error
 from agent_envs.core import Drill, Exercise
 
 _MOST = 4
-"""Most attempts before the last repair."""
+"""Most bugs of a text."""
 
 
 @dataclass(frozen=True)
@@ -39,41 +40,56 @@ class Place:
 
 
 def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -> Drill:
-    """A program with a bug, and small changes that do not mend it, each taken back; before and after each of them, the
-    repair is asked for. Of the attempts the line is told. There are no turns where a repair is no change of a part of a
-    line.
+    """A program with a bug and up to three others, which are mended in any order, each by itself: what was mended is
+    taken back. So what was tried already is not what is to be tried next. There are no turns where the bug of the task
+    is not mended by the change of a part of a line.
     """
-    if not _in_one_part(text, solution):
+    bugs = [_part(text, solution)]
+    others = changed(solution)
+    if not bugs[0] or not others:
         return text, []
-    others = [other for other in changed(text) if other != solution and _in_one_part(text, other)]
-    picks = [others[int(i)] for i in rng.permutation(len(others))[: rng.integers(_MOST + 1)]]
-    text, *tried, solution = renamed((text, *picks, solution), rng)
-    repair = Exercise("", _turn(text, solution, place), aside=True)
-    turns = [repair]
-    for wanted in tried:
-        lines = lines_of(wanted)
-        around = echoed(lines, hunks(text, wanted)[0].first, 1, place.echo)
+    for i in rng.integers(len(others), size=rng.integers(_MOST)):
+        bug, cure = _part(solution, others[i]), _part(others[i], solution)
+        if bug and cure and (worse := _with_part(text, bug)):
+            text = worse
+            bugs.append(cure)
+    mended = [other for cure in bugs if cure and (other := _with_part(text, cure))]
+    if not mended:
+        return text, []
+    text, *mended = renamed([text, *mended], rng)
+    turns: list[Exercise] = []
+    for i in rng.permutation(len(mended)):
+        hunk, lines = hunks(text, mended[i])[0], lines_of(mended[i])
+        step = replaced(text, hunk, "" if place.alone else place.name)
+        assert step is not None, "other names leave a part of a line one"
+        around = echoed(lines, hunk.first, 1, place.echo)
         edited = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
         undone = say("undone", place.language, names=place.name)
-        given, line_end, told = _turn(text, wanted, place).partition("\n")
-        turns += [Exercise(given + line_end, told, edited), Exercise(render("UNDO"), "", undone), repair]
-    return text, turns
+        turns += [Exercise("", step.turn(), edited), Exercise(render("UNDO"), "", undone)]
+    return text, turns[:-1]
 
 
-def _turn(text: str, wanted: str, place: Place) -> str:
-    step = replaced(text, hunks(text, wanted)[0], "" if place.alone else place.name)
-    assert step is not None, "other names leave a part of a line one"
-    return step.turn()
-
-
-def _in_one_part(text: str, other: str) -> bool:
+def _part(text: str, other: str) -> tuple[int, str, str] | None:
+    """(line, old part, new part) of a change that has one part of one line."""
     found = hunks(text, other)
-    return len(found) == 1 and snippet(text, found[0]) is not None
+    parts = snippet(text, found[0]) if len(found) == 1 else None
+    return parts and (found[0].first, *parts)
+
+
+def _with_part(text: str, part: tuple[int, str, str]) -> str | None:
+    """The text with a part changed; None where it does not stand in the line once, or breaks the syntax."""
+    number, old, new = part
+    lines = lines_of(text)
+    if lines[number - 1].count(old) != 1:
+        return None
+    lines[number - 1] = lines[number - 1].replace(old, new)
+    other = text_of(lines)
+    return other if other != text and syntax_error("main.py", other) is None else None
 
 
 def renamed(texts: Sequence[str], rng: np.random.Generator) -> list[str]:
     """The texts with other names, the same in all of them."""
-    names = sorted(_names(texts[0]) | _names(texts[-1]))
+    names = sorted(frozenset().union(*map(_names, texts)))
     if not names:
         return list(texts)
     pool = identifiers()

@@ -39,35 +39,19 @@ def test_other_exercises_make_another_model() -> None:
     assert found[1] == found[2] and len(set(found)) == 3
 
 
-def test_what_is_given_is_read_and_what_was_made_aside_is_forgotten() -> None:
+def test_what_is_given_is_read_and_not_learned() -> None:
     chat = Chat(build_tokenizer(["a text of words"]))
-    turns = [
-        Exercise("", "mend", aside=True),
-        Exercise("a slip", "", "no"),
-        Exercise("", "mend", aside=True),
-    ]
-    root = drill_tree(chat, ("a text", turns))
-    first, slip = root.children
+    root = drill_tree(chat, ("a text", [Exercise("a slip", "", "no"), Exercise("", "mend")]))
+    (slip,) = root.children
     (after,) = slip.children
-    (second,) = after.children
-    assert root.tokens == chat.observation("a text", closed=True) and after.tokens == chat.observation(
-        "no", closed=True
-    )
-    assert first.tokens == second.tokens == (*chat.encode("mend"), chat.end_id)
-    assert [slip.label, first.label, second.label] == [False, None, None]
-    assert slip.tokens == (*chat.encode("a slip"), chat.end_id)
+    (mended,) = after.children
+    assert root.tokens == chat.observation("a text", closed=True)
+    assert after.tokens == chat.observation("no", closed=True)
+    assert slip.tokens == (*chat.encode("a slip"), chat.end_id) and slip.label is False
+    assert mended.tokens == (*chat.encode("mend"), chat.end_id) and mended.label is None
 
 
-def test_of_a_beginning_nothing_is_learned() -> None:
-    chat = Chat(build_tokenizer(["a text of words"]))
-    root = drill_tree(chat, ("a text", [Exercise("x ", "y", aside=True), Exercise("z ", "w")]))
-    for begun, rest in zip(root.children, ("y", "w"), strict=True):
-        (learned,) = begun.children[0].children
-        assert begun.label is False and learned.label is None and begun.children[0].tokens == ()
-        assert learned.tokens == (*chat.encode(rest), chat.end_id) and learned.children[0].tokens == ()
-
-
-def test_a_beginning_belongs_to_a_state_without_other_turns() -> None:
+def test_the_beginning_of_a_turn_belongs_to_the_state_before_it() -> None:
     chat = Chat(build_tokenizer(["a text of words"]))
     root = drill_tree(chat, ("a text", [Exercise("x ", "y"), Exercise("z ", "w")]))
     (first,) = root.children
@@ -75,4 +59,5 @@ def test_a_beginning_belongs_to_a_state_without_other_turns() -> None:
     assert root.tokens == (*chat.observation("a text", closed=True), *chat.encode("x "))
     assert first.tokens == (*chat.encode("y"), chat.end_id)
     assert after.tokens == (*chat.observation("", closed=True), *chat.encode("z "))
-    assert after.children[0].children[0].tokens == ()
+    (second,) = after.children
+    assert second.tokens == (*chat.encode("w"), chat.end_id) and second.children[0].tokens == ()

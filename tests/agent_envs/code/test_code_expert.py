@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -78,34 +79,37 @@ def test_the_words_that_a_tokenizer_keeps_whole() -> None:
     assert not any(len(word) == 1 and word.isalpha() for word in words)  # it would cut the others
 
 
-def test_exercises_repair_a_program_with_names_of_its_own() -> None:
+def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
     env = small()
     task = env.tasks("train")[0]
     rng = np.random.default_rng(0)
-    heads, tries = set(), []
+    heads, counts, whole = set(), [], 0
     for _ in range(40):
         drill = env.drill(task, rng)
         assert drill is not None
-        text, (first, *exercises) = drill
+        text, turns = drill
         rows = text.split("\n")
         lines = [row.partition("|")[2] for row in rows[1:]]
         heads.add(rows[1])
-        attempts, undos, repairs = exercises[::3], exercises[1::3], [first, *exercises[2::3]]
-        assert rows[0] == "main.py: 5 lines" and len(attempts) == len(undos) == len(repairs) - 1 <= 4
-        assert set(undos) <= {Exercise(render("UNDO"), "", "undone: main.py")} and len(set(repairs)) == 1
-        for exercise in (*attempts, first):
-            action = env.grammar.parse(exercise.given + exercise.wanted)
+        repairs, undos = turns[::2], turns[1::2]
+        assert rows[0] == "main.py: 5 lines" and len(undos) == len(repairs) - 1 <= 3
+        assert set(undos) <= {Exercise(render("UNDO"), "", "undone: main.py")}
+        assert len({repair.wanted for repair in repairs}) == len(repairs), "none is made twice"
+        mended = lines
+        for repair in repairs:
+            action = env.grammar.parse(repair.given + repair.wanted)
             old, new = (part.removesuffix("\n") for part in old_and_new(action.body or ""))
             at = int(action.args) - 1
             assert action.name == "REPLACE" and lines[at].count(old) == 1
             changed = [*lines[:at], lines[at].replace(old, new), *lines[at + 1 :]]
             compile("\n".join(changed), "changed", "exec")
-            assert ("-=" in old and "+=" in new) == exercise.aside == (not exercise.given)
-            assert exercise.aside or (
-                f"edited\n{at}|" in exercise.seen and f"\n{at + 1}|{changed[at]}" in exercise.seen
-            )
-        tries.append(len(attempts))
-    assert len(heads) > 30 and set(tries) == set(range(5))
+            assert f"edited\n{at}|" in repair.seen and f"\n{at + 1}|{changed[at]}" in repair.seen
+            mended = [*mended[:at], mended[at].replace(old, new), *mended[at + 1 :]]
+        assert sum("-=" in repair.wanted and "+=" in repair.wanted for repair in repairs) == 1, "the task's own bug"
+        whole += re.sub(r"\w+", "x", "\n".join(mended)) == re.sub(r"\w+", "x", TOTAL.rstrip("\n"))
+        counts.append(len(repairs))
+    assert len(heads) > 30 and set(counts) == set(range(1, 5))
+    assert whole >= 36, "all repairs together give the program that was asked for, but where one bug hid another"
 
 
 def test_an_exercise_reads_like_an_episode() -> None:
@@ -113,7 +117,7 @@ def test_an_exercise_reads_like_an_episode() -> None:
     task = replace(env.tasks("train")[0], language="zh")
     rng = np.random.default_rng(0)
     texts, turns = zip(*filter(None, (env.drill(task, rng) for _ in range(40))), strict=True)
-    on_line_4 = [pair for told in turns for pair in pairwise(told) if "(4)" in pair[0].given]
+    on_line_4 = [pair for told in turns for pair in pairwise(told) if "(4)" in pair[0].wanted]
     env.reset(options={"task": task})
     assert do(env, "查看").split("\n")[0] == texts[0].split("\n")[0]
     edited, undone = do(env, "替换", "4", "-\n=======\n+\n"), do(env, "撤销")
