@@ -25,6 +25,7 @@ from agent_envs.splits import hashed_split
 FAMILIES = (
     "letters", "words", "strings", "lists", "order", "sums", "places", "nested", "numbers", "digits", "divisors",
     "mappings", "counts", "recursion", "classes", "machines", "built_train", "built_valid", "built_test",
+    "times", "money", "pairs", "boards", "spans", "layout", "codes", "series", "games", "compare",
 )  # fmt: skip
 POOL, LEAST_POOL = 24, 16
 _FILES = ("main", "helper", "other")
