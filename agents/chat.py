@@ -94,7 +94,10 @@ class Chat:
         return (*(self._before_tool[1:] if closed else self._before_tool), *self.encode(text), *self._reopen)
 
     def critic_prompt(self, text: str = CRITIC_TEXT) -> tuple[int, ...]:
-        """The shadow prompt: it closes the open answer, asks for a judgement and opens the critic's answer."""
+        """The shadow prompt: it closes the open answer, asks for a judgement and opens the critic's answer. Where
+        nothing is asked there is none."""
+        if not text:
+            return ()
         head = self._before_user if self._system_in_user else self._before_system
         # A conversation may begin with a BOS token that has no place in its middle.
         if head and head[0] == self.tokenizer.bos_token_id:

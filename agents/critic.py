@@ -27,8 +27,8 @@ class Critic:
     ``token_budget`` bounds the tokens of one forward.
     """
 
-    def __init__(self, model: ActorCritic, prompt: Sequence[int], token_budget: int = 16384) -> None:
-        self.model, self.prompt, self.token_budget = model, tuple(prompt), token_budget
+    def __init__(self, model: ActorCritic, prompt: Sequence[int] | None, token_budget: int = 16384) -> None:
+        self.model, self.prompt, self.token_budget = model, prompt, token_budget
         self.encoded_tokens = 0
         """Tokens that were read for values."""
 
@@ -57,7 +57,7 @@ class Critic:
         """V of the ``asked`` states, by the identity of their nodes."""
         batch = pack(roots, self.prompt, self.model.device, asked=asked)
         before = self.model.counters.tokens
-        if self.prompt:
+        if self.prompt is not None:
             hidden_ND, state_N = critic_hidden(self.model.hidden, batch, self.token_budget)
             value_S = self.model.values_from(hidden_ND, state_N, batch.critic_S.numel())
         else:

@@ -1,7 +1,8 @@
 """Lays token trees out in one row.
 
 Invariant: depth first, so the subtree of a token is the interval of rows from it to ``end_T``; a critic prompt comes
-right after the state that it hangs under, before the state's actions.
+right after the state that it hangs under, before the state's actions. A value is read at the last token of the prompt,
+so at that of the state itself where the prompt is empty.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from agents.tree import Batch, Kind, Node
 
 def pack(
     trees: Sequence[Node],
-    critic_prompt: Sequence[int] = (),
+    critic_prompt: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
     asked: Container[int] | None = None,
 ) -> Batch:
-    """Lays ``trees`` (state roots) out in one row and hangs ``critic_prompt`` under every state when it is not empty.
+    """Lays ``trees`` (state roots) out in one row and hangs ``critic_prompt`` under every state; with None no values are read.
 
-    With ``asked``, identities of nodes (``id``), it hangs under those states only. Raises ValueError when a root is not
+    With ``asked``, identities of nodes (``id``), those states only are asked about. Raises ValueError when a root is not
     a non-empty state, or an action does not lead to exactly one state.
     """
-    layout = _Layout(tuple(critic_prompt), asked)
+    layout = _Layout(critic_prompt if critic_prompt is None else tuple(critic_prompt), asked)
     for index, root in enumerate(trees):
         if root.kind is not Kind.STATE or not root.tokens:
             raise ValueError(f"tree {index}: a root must be a state with at least one token")
@@ -37,7 +38,7 @@ def pack(
 class _Layout:
     """Columns of a batch under construction."""
 
-    def __init__(self, critic_prompt: tuple[int, ...], asked: Container[int] | None) -> None:
+    def __init__(self, critic_prompt: tuple[int, ...] | None, asked: Container[int] | None) -> None:
         self.critic_prompt, self.asked = critic_prompt, asked
         self.token: list[int] = []
         self.parent: list[int] = []
@@ -116,7 +117,7 @@ class _Layout:
         if action >= 0:
             self.A["next"][action] = state
         critic = -1
-        if self.critic_prompt and (self.asked is None or id(node) in self.asked):
+        if self.critic_prompt is not None and (self.asked is None or id(node) in self.asked):
             start = len(self.token)
             critic = self._tokens(self.critic_prompt, last, -1, ())
             self.end[start:] = [len(self.token)] * len(self.critic_prompt)

@@ -30,7 +30,8 @@ class CriticSettings:
     """The value head: a small MLP on the hidden state of the last token of a critic prompt."""
 
     prompt: str = CRITIC_TEXT
-    """System message of the shadow prompt that is hung under every state."""
+    """System message of the shadow prompt that is hung under every state. When empty, none is: values are read at the
+    last token of the state itself, where the policy begins its answer; nothing more is encoded than without a critic."""
     hidden: int = 128
     """Width of its hidden layers."""
     layers: int = 1

@@ -78,6 +78,8 @@ class PretrainSettings:
     """Weight of a second exercise: to know, after the critic prompt, the last tokens that were read before it. A large
     model looks back at what it saw by itself; a tiny one that never learned it has nothing to value a state by. The
     layer that answers is thrown away, what it read from stays."""
+    recall_prompt: str = CRITIC_TEXT
+    """The critic prompt of that exercise; the one that the critic will have (``--critic.prompt``)."""
     shape: TinySettings = field(default_factory=TinySettings)
     """Shape of the transformer."""
 
@@ -86,6 +88,8 @@ class PretrainSettings:
             raise ValueError(f"pretrain: drill_texts must be at least 0, not {self.drill_texts}")
         if self.drill_texts and not self.drills:
             raise ValueError("pretrain: drill_texts acts with drills above 0 only")
+        if self.recall_prompt != CRITIC_TEXT and not self.recall:
+            raise ValueError("pretrain: recall_prompt acts with recall above 0 only")
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
         chains = [chain(chat, *episode) for episode in shown]
         drills = [drill_tree(chat, drill) for drill in _drills(env, settings, settings.drill_texts or len(chains))]
         model = build_model(tokenizer, settings.shape, settings.seed)
-        _train(model, chains, drills, chat.critic_prompt(CRITIC_TEXT), settings, bar, console)
+        _train(model, chains, drills, chat.critic_prompt(settings.recall_prompt), settings, bar, console)
     hf_logging.disable_progress_bar()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -266,7 +270,7 @@ def _train(
         picks = [
             drills[int(rng.integers(len(drills)))] if d else chains[int(rng.integers(len(chains)))] for d in drilled
         ]
-        batch = pack(picks, () if recall is None else critic_prompt)
+        batch = pack(picks, None if recall is None else critic_prompt)
         hidden_TD = actor.hidden(batch)
         learned_T = (batch.action_T >= 0) & (batch.label_A[batch.action_T] != 0)
         loss = -actor.read(hidden_TD, batch).logp_T[learned_T].mean()

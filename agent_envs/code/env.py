@@ -336,7 +336,8 @@ class CodeEnv(TextEnv):
         """Repairing a program whose names were drawn anew, as `agent_envs.code.exercises` says."""
         data = self._of(task)
         name = min(data.solution or data.files)
-        place = Place(name, len(data.files) == 1, self.config.echo, task.language)
+        values = tuple(repr(case.expected) for case in (*data.visible, *data.hidden))
+        place = Place(name, len(data.files) == 1, self.config.echo, task.language, len(data.visible), values)
         text, turns = exercise(data.files.get(name, ""), data.solution.get(name, ""), place, rng)
         lines = lines_of(text)
         if len(lines) > self.config.window or not turns:

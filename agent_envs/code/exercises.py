@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from agent_envs.actions import render
+from agent_envs.code.arguments import SEPARATOR
 from agent_envs.code.expert import changed, replaced
 from agent_envs.code.hunks import hunks
 from agent_envs.code.lexicon import identifiers
@@ -26,23 +27,31 @@ from agent_envs.core import Drill, Exercise
 
 _MOST = 4
 """Most bugs of a text."""
+_MISSED = 0.5
+"""Share of the changes before which one was tried that named what does not stand there."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the exercised text stands, and how much of it is shown after a change."""
+    """Where the exercised text stands, how much of it is shown after a change, and what its checks might say."""
 
     name: str
     alone: bool
     """Whether it is the only file."""
     echo: int
     language: str
+    checks: int
+    """How many a look at them shows."""
+    values: tuple[str, ...]
+    """What their expressions might give."""
 
 
 def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -> Drill:
     """A program with a bug and up to three others, which are mended in any order, each by itself: what was mended is
     taken back. So what was tried already is not what is to be tried next. There are no turns where the bug of the task
     is not mended by the change of a part of a line.
+
+    As in an episode a look at the checks is between them, which says anything, and now and then a change that missed.
     """
     bugs = [_part(text, solution)]
     others = changed(solution)
@@ -57,16 +66,47 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
     if not mended:
         return text, []
     text, *mended = renamed([text, *mended], rng)
-    turns: list[Exercise] = []
+    turns = _look(place, rng)
     for i in rng.permutation(len(mended)):
+        turns += _missed(text, place, rng) if rng.random() < _MISSED else []
         hunk, lines = hunks(text, mended[i])[0], lines_of(mended[i])
         step = replaced(text, hunk, "" if place.alone else place.name)
         assert step is not None, "other names leave a part of a line one"
         around = echoed(lines, hunk.first, 1, place.echo)
         edited = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
-        undone = say("undone", place.language, names=place.name)
-        turns += [Exercise("", step.turn(), edited), Exercise(render("UNDO"), "", undone)]
-    return text, turns[:-1]
+        turns += [Exercise("", step.turn(), edited), *_look(place, rng)]
+        turns.append(Exercise(render("UNDO"), "", say("undone", place.language, names=place.name)))
+    last = max(i for i, turn in enumerate(turns) if turn.wanted)
+    return text, turns[: last + 1]
+
+
+def _look(place: Place, rng: np.random.Generator) -> list[Exercise]:
+    """A look at checks of which some fail. Nothing is run: each says anything that one of them might."""
+    if not place.checks:
+        return []
+    passed = rng.permutation(place.checks) < rng.integers(place.checks)
+    rows = [
+        say(
+            "ok" if right else "wrong", place.language, number=number, got=place.values[rng.integers(len(place.values))]
+        )
+        for number, right in enumerate(passed, 1)
+    ]
+    rows.append(say("passed", place.language, passed=int(passed.sum()), total=place.checks))
+    return [Exercise(render("TEST"), "", "\n".join(rows))]
+
+
+def _missed(text: str, place: Place, rng: np.random.Generator) -> list[Exercise]:
+    """A change that names a part of another line; none where there is no such line."""
+    others = changed(text)
+    part = others and _part(text, others[rng.integers(len(others))])
+    lines = lines_of(text)
+    places = [i for i, line in enumerate(lines, 1) if part and part[1] not in line]
+    if not part or not places:
+        return []
+    number = str(places[rng.integers(len(places))])
+    args = number if place.alone else f"{place.name}, {number}"
+    turn = render("REPLACE", args, "", f"{part[1]}\n{SEPARATOR}\n{part[2]}\n")
+    return [Exercise(turn, "", say("notfound", place.language))]
 
 
 def _part(text: str, other: str) -> tuple[int, str, str] | None:

@@ -76,9 +76,9 @@ class Learner:
     """The trained model, its optimiser, and the algorithm that says what to descend."""
 
     def __init__(
-        self, model: ActorCritic, algorithm: Algorithm[Any], critic_prompt: Sequence[int], train: Train
+        self, model: ActorCritic, algorithm: Algorithm[Any], critic_prompt: Sequence[int] | None, train: Train
     ) -> None:
-        self.model, self.algorithm, self.critic_prompt, self.train = model, algorithm, tuple(critic_prompt), train
+        self.model, self.algorithm, self.critic_prompt, self.train = model, algorithm, critic_prompt, train
         groups = [
             {"params": model.policy_parameters(), "lr": train.lr, "peak": train.lr},
             {"params": model.value_parameters(), "lr": train.value_lr, "peak": train.value_lr},

@@ -156,7 +156,7 @@ class Training:
     def make_env(self) -> TextEnv:
         return registry.make(self.train.env, self.parts[self.train.env])
 
-    def critic(self, prompt: Sequence[int]) -> Critic | None:
+    def critic(self, prompt: Sequence[int] | None) -> Critic | None:
         """What searches in this process go by: the model itself, as it is when they are played."""
         return Critic(self.model, prompt, self.train.token_budget) if self.search else None
 

@@ -32,7 +32,7 @@ def random_trees(seed: int, longest: int) -> Batch:
     roots = [Node(Kind.STATE, some(rng, 1, longest)) for _ in range(rng.randint(1, 4))]
     for start in roots:
         expand(start, rng.randint(0, 4))
-    return pack(roots, rng.choice([(), (1, 2, 3)]))
+    return pack(roots, rng.choice([None, (), (1, 2, 3)]))
 
 
 class Layer(torch.nn.Module):

@@ -75,7 +75,7 @@ class World:
 
     def batch(self, trees: Sequence[Node], critic: bool = True) -> Batch:
         """The trees packed, with old and reference log-probabilities, and rewards in float64."""
-        batch = pack(trees, critic_prompt=CRITIC if critic else ())
+        batch = pack(trees, critic_prompt=CRITIC if critic else None)
         nodes = [node for root in trees for node in root.walk()]
         reward_A = torch.tensor([n.reward for n in nodes if n.kind is Kind.ACTION], dtype=torch.float64)
         return replace(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from small_tasks import TOTAL, SmallEnv, do, small, started
 
-from agent_envs.actions import render
+from agent_envs.actions import Action, render
 from agent_envs.code.arguments import old_and_new
 from agent_envs.code.config import CodeConfig
 from agent_envs.code.env import CodeEnv
 from agent_envs.code.exercises import _names, renamed
 from agent_envs.core import Exercise, Task
+
+
+def old_of(action: Action) -> str:
+    """The part that a REPLACE names."""
+    return old_and_new(action.body or "")[0].removesuffix("\n")
 
 
 def played(env: SmallEnv, task: Task, flaw: float = 0.0, seed: int = 0) -> tuple[list[str], float, bool]:
@@ -83,7 +87,8 @@ def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
     env = small()
     task = env.tasks("train")[0]
     rng = np.random.default_rng(0)
-    heads, counts, whole = set(), [], 0
+    shown, values = len(task.data.visible), {repr(case.expected) for case in (*task.data.visible, *task.data.hidden)}
+    heads, counts, whole, missed = set(), [], 0, 0
     for _ in range(40):
         drill = env.drill(task, rng)
         assert drill is not None
@@ -91,14 +96,25 @@ def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
         rows = text.split("\n")
         lines = [row.partition("|")[2] for row in rows[1:]]
         heads.add(rows[1])
-        repairs, undos = turns[::2], turns[1::2]
-        assert rows[0] == "main.py: 5 lines" and len(undos) == len(repairs) - 1 <= 3
+        repairs, given = [turn for turn in turns if turn.wanted], [turn for turn in turns if not turn.wanted]
+        undos = [turn for turn in given if turn.given == render("UNDO")]
+        assert rows[0] == "main.py: 5 lines" and len(undos) == len(repairs) - 1 <= 3 and turns[-1] == repairs[-1]
         assert set(undos) <= {Exercise(render("UNDO"), "", "undone: main.py")}
+        looks = [turn.seen.split("\n") for turn in given if turn.given == render("TEST")]
+        assert len(looks) == len(repairs), "one before each"
+        for look in looks:
+            said = [row.partition(": ")[2] for row in look[:-1]]
+            assert len(said) == shown > said.count("ok") and set(said) <= {"ok", *values}
+            assert look[-1] == f"{said.count('ok')} of {shown} ok"
+        for turn in given:
+            if (action := env.grammar.parse(turn.given)).name == "REPLACE":
+                assert turn.seen == "not found" and not lines[int(action.args) - 1].count(old_of(action))
+                missed += 1
         assert len({repair.wanted for repair in repairs}) == len(repairs), "none is made twice"
         mended = lines
         for repair in repairs:
             action = env.grammar.parse(repair.given + repair.wanted)
-            old, new = (part.removesuffix("\n") for part in old_and_new(action.body or ""))
+            old, new = old_of(action), old_and_new(action.body or "")[1].removesuffix("\n")
             at = int(action.args) - 1
             assert action.name == "REPLACE" and lines[at].count(old) == 1
             changed = [*lines[:at], lines[at].replace(old, new), *lines[at + 1 :]]
@@ -109,6 +125,7 @@ def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
         whole += re.sub(r"\w+", "x", "\n".join(mended)) == re.sub(r"\w+", "x", TOTAL.rstrip("\n"))
         counts.append(len(repairs))
     assert len(heads) > 30 and set(counts) == set(range(1, 5))
+    assert 5 < missed < 60
     assert whole >= 36, "all repairs together give the program that was asked for, but where one bug hid another"
 
 
@@ -117,13 +134,17 @@ def test_an_exercise_reads_like_an_episode() -> None:
     task = replace(env.tasks("train")[0], language="zh")
     rng = np.random.default_rng(0)
     texts, turns = zip(*filter(None, (env.drill(task, rng) for _ in range(40))), strict=True)
-    on_line_4 = [pair for told in turns for pair in pairwise(told) if "(4)" in pair[0].wanted]
+    # A repair, a look at the checks, and what takes the repair back.
+    on_line_4 = [
+        trio for told in turns for trio in zip(told, told[1:], told[2:], strict=False) if "(4)" in trio[0].wanted
+    ]
     env.reset(options={"task": task})
     assert do(env, "查看").split("\n")[0] == texts[0].split("\n")[0]
     edited, undone = do(env, "替换", "4", "-\n=======\n+\n"), do(env, "撤销")
-    assert on_line_4 and {undo.seen for _, undo in on_line_4} == {undone}
+    assert on_line_4 and {undo.seen for _, _, undo in on_line_4} == {undone}
+    assert {look.given for _, look, _ in on_line_4} == {"<think></think><action>TEST()</action>"}
     numbers = [row.partition("|")[0] for row in edited.split("\n")]
-    assert all([row.partition("|")[0] for row in tried.seen.split("\n")] == numbers for tried, _ in on_line_4)
+    assert all([row.partition("|")[0] for row in tried.seen.split("\n")] == numbers for tried, *_ in on_line_4)
 
 
 def test_exercises_name_the_file_where_there_are_several() -> None:
