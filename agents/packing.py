@@ -22,9 +22,9 @@ def pack(
     device: torch.device | str = "cpu",
     asked: Container[int] | None = None,
 ) -> Batch:
-    """Lays ``trees`` (state roots) out in one row and hangs ``critic_prompt`` under every state; with None no values are read.
+    """Lays ``trees`` (state roots) out in one row and hangs ``critic_prompt`` under every state; None asks no critic.
 
-    With ``asked``, identities of nodes (``id``), those states only are asked about. Raises ValueError when a root is not
+    With ``asked``, identities of nodes (``id``), it hangs under those states only. Raises ValueError when a root is not
     a non-empty state, or an action does not lead to exactly one state.
     """
     layout = _Layout(critic_prompt if critic_prompt is None else tuple(critic_prompt), asked)

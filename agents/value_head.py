@@ -31,7 +31,7 @@ class CriticSettings:
 
     prompt: str = CRITIC_TEXT
     """System message of the shadow prompt that is hung under every state. When empty, none is: values are read at the
-    last token of the state itself, where the policy begins its answer; nothing more is encoded than without a critic."""
+    last token of the state itself, where the policy begins its answer, and no more is encoded than without a critic."""
     hidden: int = 128
     """Width of its hidden layers."""
     layers: int = 1

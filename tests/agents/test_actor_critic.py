@@ -7,11 +7,13 @@ import pytest
 import torch
 from peft import PeftModel
 from torch import Tensor
-from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, trees, wake
+from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, of_actions, trees, truth, wake
 
 from agents.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.backward import forward_parts
 from agents.errors import ModelError
 from agents.packing import pack
+from agents.per_turn import PerTurn
 from agents.tree import Batch
 
 PROMPT = torch.tensor([[3, 1, 4, 1, 5]])
@@ -47,6 +49,22 @@ def test_without_critic_prompts_no_critic_token_is_encoded() -> None:
     model = actor_critic()
     assert model(pack(trees("several"))).value_S is None
     assert model.counters.critic_tokens == 0
+
+
+@pytest.mark.parametrize("shape", ["chain", "forks", "several"])
+def test_an_empty_prompt_reads_values_where_the_answer_begins(shape: str) -> None:
+    """No token more than without a critic, in one pass, in parts and in a pass per turn."""
+    model, roots = actor_critic("qwen3"), trees(shape)
+    batch, plain = pack(roots, ()), pack(roots)
+    out, apart = model(batch), PerTurn.of(batch)
+    assert model.counters.critic_tokens == 0 and torch.equal(batch.token_T, plain.token_T)
+    logp_N, value_S = truth(model, roots, ())
+    assert out.value_S is not None and (out.value_S - value_S).abs().max() <= 1e-5
+    assert (of_actions(batch, out) - logp_N).abs().max() <= 1e-5
+    others = (forward_parts(model, batch, int(batch.pos_T.max()) + 5), apart.gather(model(apart.rows)))
+    assert all((other.value_S - value_S).abs().max() <= 1e-5 for other in others)
+    asked = model(pack(roots, CRITIC_PROMPT)).value_S
+    assert asked is not None and (asked - value_S).abs().max() > 1e-3  # the control
 
 
 def test_the_start_policy_is_the_base_and_every_value_is_zero(batch: Batch) -> None:

@@ -216,6 +216,7 @@ def test_the_critic_prompt_closes_asks_and_opens(chat: Chat) -> None:
         assert after[0] == chat.tokenizer.bos_token_id
         assert chat.tokenizer.bos_token_id not in prompt
     assert chat.critic_prompt("Judge!") != prompt
+    assert chat.critic_prompt("") == ()
 
 
 def test_an_empty_system_message_keeps_the_head_of_the_conversation() -> None:
