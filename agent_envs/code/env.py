@@ -31,7 +31,7 @@ from agent_envs.code.tasks.settings import GENERATED, LANGUAGES
 from agent_envs.code.tasks.source import build
 from agent_envs.code.verbs import BASH, VERBS
 from agent_envs.code.verdict import Verdict, decide
-from agent_envs.code.view import echoed, lines_of, numbered, occurrences, text_of
+from agent_envs.code.view import echoed, lines_of, numbered, occurrences, standing, text_of
 from agent_envs.code.workspace import BadFile, Bounds, Workspace, syntax_error, taken
 from agent_envs.core import Drill, Outcome, SettingsError, Task, TaskSet, TextEnv
 
@@ -218,7 +218,8 @@ class CodeEnv(TextEnv):
         before, here, after = text_of(lines[: begin - 1]), text_of(lines[begin - 1 : end]), text_of(lines[end:])
         at = here.find(old) if old.strip() else -1
         if at < 0:
-            return self._say("notfound")
+            elsewhere = [self._shown(name, number, number) for number in standing(lines, old)]
+            return Outcome("\n".join([self._say("notfound").text, *elsewhere]))
         if here.find(old, at + 1) >= 0:
             return self._say("matches", matches=max(2, here.count(old)))
         first = begin + here.count("\n", 0, at)

@@ -21,7 +21,7 @@ from agent_envs.code.hunks import hunks
 from agent_envs.code.lexicon import identifiers
 from agent_envs.code.replies import say
 from agent_envs.code.snippets import snippet
-from agent_envs.code.view import echoed, lines_of, numbered, text_of
+from agent_envs.code.view import echoed, lines_of, numbered, standing, text_of
 from agent_envs.code.workspace import syntax_error
 from agent_envs.core import Drill, Exercise
 
@@ -68,7 +68,9 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
     text, *mended = renamed([text, *mended], rng)
     turns = _look(place, rng)
     for i in rng.permutation(len(mended)):
-        turns += _missed(text, place, rng) if rng.random() < _MISSED else []
+        if rng.random() < _MISSED:
+            wrong = changed(text) or mended
+            turns += _missed(text, mended[i] if rng.random() < 0.5 else wrong[rng.integers(len(wrong))], place, rng)
         hunk, lines = hunks(text, mended[i])[0], lines_of(mended[i])
         step = replaced(text, hunk, "" if place.alone else place.name)
         assert step is not None, "other names leave a part of a line one"
@@ -95,18 +97,17 @@ def _look(place: Place, rng: np.random.Generator) -> list[Exercise]:
     return [Exercise(render("TEST"), "", "\n".join(rows))]
 
 
-def _missed(text: str, place: Place, rng: np.random.Generator) -> list[Exercise]:
-    """A change that names a part of another line; none where there is no such line."""
-    others = changed(text)
-    part = others and _part(text, others[rng.integers(len(others))])
-    lines = lines_of(text)
+def _missed(text: str, other: str, place: Place, rng: np.random.Generator) -> list[Exercise]:
+    """A change to the ``other`` text that names a line without what is changed; none where every line has it."""
+    part, lines = _part(text, other), lines_of(text)
     places = [i for i, line in enumerate(lines, 1) if part and part[1] not in line]
     if not part or not places:
         return []
     number = str(places[rng.integers(len(places))])
     args = number if place.alone else f"{place.name}, {number}"
     turn = render("REPLACE", args, "", f"{part[1]}\n{SEPARATOR}\n{part[2]}\n")
-    return [Exercise(turn, "", say("notfound", place.language))]
+    rows = [say("notfound", place.language), *(numbered(lines, at, at) for at in standing(lines, part[1]))]
+    return [Exercise(turn, "", "\n".join(rows))]
 
 
 def _part(text: str, other: str) -> tuple[int, str, str] | None:

@@ -68,6 +68,11 @@ def cut(text: str, most: int) -> tuple[str, str, str]:
     return text[:head], text[head:tail], text[tail:]
 
 
+def standing(lines: Sequence[str], part: str) -> list[int]:
+    """The first three lines, counted from 1, in which a part of a line stands."""
+    return [number for number, line in enumerate(lines, 1) if part.strip() and part in line][:3]
+
+
 def occurrences(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, int]:
     """(line of the first occurrence counted from 1, number of occurrences) of whole lines in lines."""
     if not wanted or not lines:

@@ -75,11 +75,13 @@ class Program:
 
 @cache
 def programs() -> Mapping[str, Program]:
-    """Name → program, in the order of the library."""
+    """Name → program, in the order of the library. Raises ValueError where two references have one name."""
     found = {}
     for family in FAMILIES:
         module = import_module(f"agent_envs.code.tasks.programs.{family}")
         for name in _texts(module):
+            if name in found:
+                raise ValueError(f"{family} and {found[name].family} both have a reference {name}: rename one")
             found[name] = _program(getattr(module, name), family)
     return found
 

@@ -101,7 +101,7 @@ def test_a_new_syntax_error_is_not_taken_and_both_versions_are_shown() -> None:
         ("REPLACE", "", "nothing like it\n=======\nx\n", "not found"),
         ("REPLACE", "", "found\n=======\nx\n", "found 3 times, must be once: give more, or its line"),
         ("REPLACE", "", " \n=======\nx\n", "not found"),
-        ("REPLACE", "3", "found\n=======\nx\n", "not found"),
+        ("REPLACE", "3", "return\n=======\nx\n", "not found\n5|    return found"),
         ("REPLACE", "3:4", "item\n=======\nx\n", "found 3 times, must be once: give more, or its line"),
         ("REPLACE", "4:6", "found\n=======\nx\n", "no such lines: main.py has 5"),
         ("CREATE", "main.py", "x\n", "main.py is there already: use EDIT or REPLACE"),
@@ -171,6 +171,21 @@ def test_a_text_is_replaced_in_the_lines_that_are_named() -> None:
     do(env, "CREATE", "x.txt", "a\nb\na b\na b")
     assert do(env, "REPLACE", "x.txt, 4", "a\n=======\nc\n") == "edited\n3|a b\n4|c b"
     assert do(env, "REPLACE", "x.txt, 1:3", "b\n=======\nc\n") == "edited\n1|a\n2|c\n3|a b"  # a whole line goes first
+
+
+def test_what_is_not_there_is_shown_where_it_is() -> None:
+    env = started()
+    do(env, "VIEW", "1:4")
+    assert (
+        do(env, "REPLACE", "2", "item\n=======\nother\n")
+        == "not found\n1|def total(items):\n3|    for item in items:\n4|        found -= item"
+    )
+    assert do(env, "REPLACE", "2", "nowhere\n=======\nother\n") == "not found"
+    assert do(env, "REPLACE", "2", "item\nin\n=======\nother\n") == "not found"  # of lines nothing is said
+    assert do(env, "REPLACE", "2", "return\n=======\nother\n") == "not found\n5|    return found"
+    assert do(env, "EDIT", "5", "    return 0\n").startswith("edited")  # it was seen
+    do(env, "CREATE", "x.txt", "a b\n" * 9 + "c")
+    assert do(env, "REPLACE", "x.txt, 10", "a\n=======\nc\n") == "not found\n 1|a b\n 2|a b\n 3|a b"
 
 
 def test_matches_must_be_unique() -> None:

@@ -108,7 +108,9 @@ def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
             assert look[-1] == f"{said.count('ok')} of {shown} ok"
         for turn in given:
             if (action := env.grammar.parse(turn.given)).name == "REPLACE":
-                assert turn.seen == "not found" and not lines[int(action.args) - 1].count(old_of(action))
+                has = [row for row in rows[1:] if old_of(action) in row.partition("|")[2]]
+                assert turn.seen.split("\n") == ["not found", *has[:3]]
+                assert old_of(action) not in lines[int(action.args) - 1]
                 missed += 1
         assert len({repair.wanted for repair in repairs}) == len(repairs), "none is made twice"
         mended = lines
