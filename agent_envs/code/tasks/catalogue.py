@@ -76,7 +76,7 @@ class Program:
 @cache
 def programs() -> Mapping[str, Program]:
     """Name → program, in the order of the library. Raises ValueError where two references have one name."""
-    found = {}
+    found: dict[str, Program] = {}
     for family in FAMILIES:
         module = import_module(f"agent_envs.code.tasks.programs.{family}")
         for name in _texts(module):
