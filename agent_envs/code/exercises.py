@@ -65,12 +65,14 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
     mended = [other for cure in bugs if cure and (other := _with_part(text, cure))]
     if not mended:
         return text, []
-    text, *mended = renamed([text, *mended], rng)
+    wrong = [_part(solution, others[i]) for i in rng.integers(len(others), size=len(mended))]
+    tried = [(part and _with_part(text, part)) or cured for part, cured in zip(wrong, mended, strict=True)]
+    text, *both = renamed([text, *mended, *tried], rng)
+    mended, tried = both[: len(mended)], both[len(mended) :]
     turns = _look(place, rng)
     for i in rng.permutation(len(mended)):
         if rng.random() < _MISSED:
-            wrong = changed(text) or mended
-            turns += _missed(text, mended[i] if rng.random() < 0.5 else wrong[rng.integers(len(wrong))], place, rng)
+            turns += _missed(text, mended[i] if rng.random() < 0.5 else tried[i], place, rng)
         hunk, lines = hunks(text, mended[i])[0], lines_of(mended[i])
         step = replaced(text, hunk, "" if place.alone else place.name)
         assert step is not None, "other names leave a part of a line one"

@@ -126,7 +126,7 @@ def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
         assert sum("-=" in repair.wanted and "+=" in repair.wanted for repair in repairs) == 1, "the task's own bug"
         whole += re.sub(r"\w+", "x", "\n".join(mended)) == re.sub(r"\w+", "x", TOTAL.rstrip("\n"))
         counts.append(len(repairs))
-    assert len(heads) > 30 and set(counts) == set(range(1, 5))
+    assert len(heads) > 30 and {1, 2, 3} <= set(counts) <= {1, 2, 3, 4}
     assert 5 < missed < 60
     assert whole >= 36, "all repairs together give the program that was asked for, but where one bug hid another"
 
