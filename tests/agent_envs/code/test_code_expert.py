@@ -137,9 +137,8 @@ def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
         whole += re.sub(r"\w+", "x", "\n".join(mended)) == re.sub(r"\w+", "x", TOTAL.rstrip("\n"))
         counts.append(len(repairs))
     assert len(heads) > 30 and {1, 2, 3} <= set(counts) <= {1, 2, 3, 4}
-    assert 5 < missed < 60 and len(healthy) > 10 and all(healthy), (
-        "a change of any kind is asked of lines without a bug"
-    )
+    assert 5 < missed < 60 and len(healthy) > 3
+    assert all(healthy), "any change is asked for only of lines without a bug"
     assert whole >= 36, "all repairs together give the program that was asked for, but where one bug hid another"
 
 
