@@ -27,10 +27,8 @@ from agent_envs.core import Drill, Exercise
 
 _MOST = 4
 """Most bugs of a text."""
-_ASKED = 0.5
-"""Share of the repairs before which a change of a line that has no bug is asked for."""
-_MISSED = 0.25
-"""Share of the repairs before which one was tried that named what does not stand there."""
+_MISSED = 0.5
+"""Share of the changes before which one was tried that named what does not stand there."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,6 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
     is not mended by the change of a part of a line.
 
     As in an episode a look at the checks is between them, which says anything, and now and then a change that missed.
-    Sometimes a line without a bug is given and any change of it is asked for: what is quoted has to stand in the line
-    that was named.
     """
     bugs = [_part(text, solution)]
     others = changed(solution)
@@ -74,29 +70,18 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
     text, *both = renamed([text, *mended, *tried], rng)
     mended, tried = both[: len(mended)], both[len(mended) :]
     turns = _look(place, rng)
-    sick = {hunks(text, other)[0].first for other in mended}
-    undo = Exercise(render("UNDO"), "", say("undone", place.language, names=place.name))
     for i in rng.permutation(len(mended)):
-        part = _part(text, tried[i])
-        if part and part[0] not in sick and rng.random() < _ASKED:
-            turn, edited = _changing(text, tried[i], place)
-            line, _, rest = turn.partition("\n")
-            turns += [Exercise(f"{line}\n", rest, edited), undo]
         if rng.random() < _MISSED:
             turns += _missed(text, mended[i] if rng.random() < 0.5 else tried[i], place, rng)
-        turn, edited = _changing(text, mended[i], place)
-        turns += [Exercise("", turn, edited), *_look(place, rng), undo]
+        hunk, lines = hunks(text, mended[i])[0], lines_of(mended[i])
+        step = replaced(text, hunk, "" if place.alone else place.name)
+        assert step is not None, "other names leave a part of a line one"
+        around = echoed(lines, hunk.first, 1, place.echo)
+        edited = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
+        turns += [Exercise("", step.turn(), edited), *_look(place, rng)]
+        turns.append(Exercise(render("UNDO"), "", say("undone", place.language, names=place.name)))
     last = max(i for i, turn in enumerate(turns) if turn.wanted)
     return text, turns[: last + 1]
-
-
-def _changing(text: str, other: str, place: Place) -> tuple[str, str]:
-    """(the turn that makes the other text of this one, what is answered)."""
-    hunk, lines = hunks(text, other)[0], lines_of(other)
-    step = replaced(text, hunk, "" if place.alone else place.name)
-    assert step is not None, "other names leave a part of a line one"
-    around = echoed(lines, hunk.first, 1, place.echo)
-    return step.turn(), f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
 
 
 def _look(place: Place, rng: np.random.Generator) -> list[Exercise]:
