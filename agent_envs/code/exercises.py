@@ -68,6 +68,8 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
     wrong = [_part(solution, others[i]) for i in rng.integers(len(others), size=len(mended))]
     tried = [(part and _with_part(text, part)) or cured for part, cured in zip(wrong, mended, strict=True)]
     text, *both = renamed([text, *mended, *tried], rng)
+    if text in both:  # a new name is that of something which has kept its own
+        return text, []
     mended, tried = both[: len(mended)], both[len(mended) :]
     turns = _look(place, rng)
     for i in rng.permutation(len(mended)):
