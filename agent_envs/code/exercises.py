@@ -91,12 +91,10 @@ def _look(place: Place, rng: np.random.Generator) -> list[Exercise]:
     if not place.checks:
         return []
     passed = rng.permutation(place.checks) < rng.integers(place.checks)
-    rows = [
-        say(
-            "ok" if right else "wrong", place.language, number=number, got=place.values[rng.integers(len(place.values))]
-        )
-        for number, right in enumerate(passed, 1)
-    ]
+    rows = []
+    for number, right in enumerate(passed, 1):
+        got = place.values[rng.integers(len(place.values))]
+        rows.append(say("ok" if right else "wrong", place.language, number=number, got=got))
     rows.append(say("passed", place.language, passed=int(passed.sum()), total=place.checks))
     return [Exercise(render("TEST"), "", "\n".join(rows))]
 

@@ -150,12 +150,17 @@ def outcome(sandbox: Sandbox, attack: Attack, *, control: bool = False) -> str:
             return f"NOT RUN: {error!r} {result.status} {result.exit_code} {result.signal} {result.stderr[-300:]!r}"
 
 
+def mounts() -> list[str]:
+    """What is mounted here, but for what other tests mount in their own folders meanwhile."""
+    return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "/pytest-of-" not in line]
+
+
 def outcomes(backend: str) -> dict[str, Any]:
     """Outcomes by attack, what was left afterwards, and the bound of memory; or why there is no such sandbox."""
     found: dict[str, str] = {}
     patient, warm._GRACE = warm._GRACE, 1.5  # for the control that stops its supervisor
     try:
-        mounts = set(Path("/proc/self/mountinfo").read_text().splitlines())
+        before = mounts()
         with open_sandbox(backend, limits=TIGHT, workers=1) as sandbox:
             keeper = getattr(sandbox, "pid", 0)
             made = list(getattr(sandbox, "made", []))
@@ -174,7 +179,7 @@ def outcomes(backend: str) -> dict[str, Any]:
         warm._GRACE = patient
     left = [f"process {pid}" for pid in seen if Path(f"/proc/{pid}").exists()]
     left += [path for path in made if Path(path).exists()]
-    left += [f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if line not in mounts]
+    left += [f"mount {line}" for line in mounts() if line not in before]
     return {
         "outcomes": found,
         "left": left,
