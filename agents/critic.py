@@ -23,7 +23,7 @@ from agents.tree import Kind, Node
 class Critic:
     """Values of the states of episodes.
 
-    ``model`` reads its values at ``prompt``; without a prompt it is one with a critic of its own, which values tokens.
+    ``model`` reads its values at ``prompt``; where that is None it has a critic of its own, which values tokens.
     ``token_budget`` bounds the tokens of one forward.
     """
 

@@ -27,7 +27,7 @@ def pack(
     With ``asked``, identities of nodes (``id``), it hangs under those states only. Raises ValueError when a root is not
     a non-empty state, or an action does not lead to exactly one state.
     """
-    layout = _Layout(critic_prompt if critic_prompt is None else tuple(critic_prompt), asked)
+    layout = _Layout(critic_prompt, asked)
     for index, root in enumerate(trees):
         if root.kind is not Kind.STATE or not root.tokens:
             raise ValueError(f"tree {index}: a root must be a state with at least one token")
@@ -38,7 +38,7 @@ def pack(
 class _Layout:
     """Columns of a batch under construction."""
 
-    def __init__(self, critic_prompt: tuple[int, ...] | None, asked: Container[int] | None) -> None:
+    def __init__(self, critic_prompt: Sequence[int] | None, asked: Container[int] | None) -> None:
         self.critic_prompt, self.asked = critic_prompt, asked
         self.token: list[int] = []
         self.parent: list[int] = []

@@ -15,8 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from agent_envs.actions import render
-from agent_envs.code.arguments import SEPARATOR
-from agent_envs.code.expert import changed, replaced
+from agent_envs.code.expert import changed, replaced, replacing
 from agent_envs.code.hunks import hunks
 from agent_envs.code.lexicon import identifiers
 from agent_envs.code.replies import say
@@ -105,11 +104,10 @@ def _missed(text: str, other: str, place: Place, rng: np.random.Generator) -> li
     places = [i for i, line in enumerate(lines, 1) if part and part[1] not in line]
     if not part or not places:
         return []
-    number = str(places[rng.integers(len(places))])
-    args = number if place.alone else f"{place.name}, {number}"
-    turn = render("REPLACE", args, "", f"{part[1]}\n{SEPARATOR}\n{part[2]}\n")
+    number = places[rng.integers(len(places))]
+    step = replacing(number, *part[1:], "" if place.alone else place.name)
     rows = [say("notfound", place.language), *(numbered(lines, at, at) for at in standing(lines, part[1]))]
-    return [Exercise(turn, "", "\n".join(rows))]
+    return [Exercise(step.turn(), "", "\n".join(rows))]
 
 
 def _part(text: str, other: str) -> tuple[int, str, str] | None:

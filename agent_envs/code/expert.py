@@ -171,10 +171,13 @@ def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
 def replaced(text: str, hunk: Hunk, name: str = "") -> Step | None:
     """The turn that changes a part of a line; None where it cannot be named. ``name`` is empty for the only file."""
     parts = snippet(text, hunk)
-    if parts is None:
-        return None
-    args = f"{name}, {hunk.first}" if name else str(hunk.first)
-    return Step("REPLACE", args, "", f"{parts[0]}\n{SEPARATOR}\n{parts[1]}\n")
+    return None if parts is None else replacing(hunk.first, *parts, name)
+
+
+def replacing(number: int, old: str, new: str, name: str = "") -> Step:
+    """The turn that changes a part of that line. ``name`` is empty for the only file."""
+    args = f"{name}, {number}" if name else str(number)
+    return Step("REPLACE", args, "", f"{old}\n{SEPARATOR}\n{new}\n")
 
 
 def _view(space: Workspace, name: str, hunk: Hunk, window: int) -> tuple[Step, Workspace]:
