@@ -26,6 +26,8 @@ class FaultyConfig(IdentityConfig):
     """The first so many training tasks break, each in its own way."""
     every: int = 0
     """Every so many episodes of a process one breaks; 0 for none."""
+    only: str = ""
+    """The one kind of fault that ``every`` draws; all five, mixed, if empty."""
 
 
 def do(kind: str) -> Any:
@@ -54,7 +56,7 @@ class FaultyEnv(IdentityEnv):
             self.fate = KINDS[number % len(KINDS)]
         episode = next(_episodes)
         if self.config.every and episode % self.config.every == self.config.every - 1:
-            self.fate = _rng.choice(MIXED)
+            self.fate = self.config.only or _rng.choice(MIXED)
         return super()._begin(task)
 
     def step(self, action: str) -> Any:

@@ -77,7 +77,7 @@ def fault(outcome: Any) -> Fault:
 
 
 def test_too_many_faults_end_the_run_in_one_line(tmp_path: Path, model: str) -> None:
-    argv = ("--model", model, "--faulty.every", "1", "--updates", "3")
+    argv = ("--model", model, "--faulty.every", "1", "--faulty.only", "raise", "--updates", "3")
     with training(tmp_path / "run", *argv, text=FAULTY) as run, pytest.raises(UserError) as ended:
         run.run()
     assert "the environment broke in" in str(ended.value) and "OSError: the disk is gone" in str(ended.value)
