@@ -2,6 +2,7 @@
 #
 #   make train            set up if needed, then train on the wiki (make train ARGS="--algo grpo --seed 1")
 #   make test             set up if needed, then run the tests (make test ARGS="-k wiki")
+#   make test-runs        those that play and train whole runs: stopping, resuming, workers, judges, comparisons
 #   make check            style, types and import directions
 #   make format           let ruff write the style
 
@@ -11,7 +12,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install train test check format clean
+.PHONY: install train test test-runs check format clean
 .DELETE_ON_ERROR:
 
 install: $(INSTALLED)
@@ -28,6 +29,9 @@ train: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-runs: $(INSTALLED)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m runs $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check

@@ -27,9 +27,3 @@ def own_cache(cache: Path) -> Iterator[None]:
         patch.setenv("TURNWISE_CACHE", str(cache))
         yield
     torch.set_num_threads(threads)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests go first, so that no worker is left alone with them at the end."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)

@@ -51,7 +51,6 @@ def train(path: str, folder: Path, *argv: str) -> subprocess.CompletedProcess[st
     return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.slow
 def test_it_trains(installed: Path, tmp_path: Path) -> None:
     done = train(str(installed), tmp_path, "--imitation.group", "8")
     assert done.returncode == 0, done.stderr
@@ -104,7 +103,6 @@ def test_a_broken_package_is_one_line(case: str, tmp_path: Path, monkeypatch: py
     assert algorithm_class("grpo") is ALGORITHMS["grpo"], "nothing else is touched by it"
 
 
-@pytest.mark.slow
 def test_the_program_says_so_without_a_traceback(installed: Path, tmp_path: Path) -> None:
     broken = tmp_path / "installed"
     shutil.copytree(installed, broken)

@@ -21,7 +21,7 @@ from runners.comparison.asked import Plan, read_plan
 from runners.comparison.runs import result_file
 from runners.config import UserError
 
-pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 HERE = Path(__file__).resolve().parents[2]
 STUDY = """
 env: identity

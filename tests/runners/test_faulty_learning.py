@@ -21,7 +21,7 @@ from agents.rollout import Played
 from runners.config import UserError
 from runners.training.run import Training
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.runs
 
 
 @pytest.fixture(scope="module", autouse=True)

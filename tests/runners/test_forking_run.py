@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parents[2]
 ARPO = ("--algo", "arpo", "--arpo.group", "8", "--arpo.initial-rollouts", "3", "--arpo.lookahead", "3")
 COSTS = ("forks", "shared_tokens", "calls_per_task", "sampled_tokens_per_task", "entropy_rise_10", "entropy_rise_50")
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 
 def records(folder: Path, name: str = "episodes") -> list[dict[str, Any]]:
@@ -125,7 +125,6 @@ def test_bad_settings_are_said_before_anything_is_made(tmp_path: Path, argv: tup
         training(tmp_path / "run", *ARPO, *argv)
 
 
-@pytest.mark.slow
 def test_the_program_trains_the_wiki(tmp_path: Path) -> None:
     """As a person starts it; the tiny model of this test is hardly trained, so that it takes seconds."""
     sizes = ["--wiki.train-worlds", "8", "--wiki.valid-worlds", "4", "--wiki.test-worlds", "4"]

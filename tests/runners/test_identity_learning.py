@@ -14,7 +14,6 @@ from run_cases import rows
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-@pytest.mark.slow
 def test_it_is_solved(tmp_path: Path) -> None:
     solve(tmp_path / "run", "selfac", IDENTITY)
     assert len(rows(tmp_path / "run")) == 48 and (tmp_path / "run" / "checkpoints" / "update-48").is_dir()

@@ -17,7 +17,7 @@ from agents.tree import Kind
 KINDS = ["arpo", "grpo", "ppo", "selfac"]
 """One of each way of playing and learning: forks, groups, a critic of its own, a critic in the policy's pass."""
 
-pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 
 @pytest.mark.parametrize("algo", KINDS)

@@ -18,7 +18,7 @@ from runners.config import UserError
 from runners.folder import hold
 from runners.train import begin
 
-pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 ORACLE = ("--algo", "adca", "--judge.kind", "oracle")
 KEY = "sk-1234-secret-5678"
 

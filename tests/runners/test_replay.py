@@ -24,7 +24,7 @@ from runners.training import checkpoint
 from runners.training.replay import Kept, Replay
 from runners.training.run import OPTIMIZER, Training
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 REPLAY = ("--replay-steps", "3", "--replay-updates", "2")
 

@@ -33,7 +33,7 @@ HERE = Path(__file__).resolve().parents[2]
 LONGER = SMALL.replace("updates: 4", "updates: 6").replace("episodes: 16", "episodes: 32")
 
 
-pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 
 @pytest.fixture(scope="module")

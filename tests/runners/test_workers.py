@@ -34,7 +34,7 @@ from runners.workers.worker import PlaySettings
 
 BACKENDS = {"local": 0, "one process": 1, "two processes": 2}
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.runs
 
 
 @pytest.fixture(scope="module")
