@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, require
+from algorithms.base import Algorithm, Loss, Sampling, floats
 from algorithms.maths import AdvantageScale, mean_and_variance, require_floor, scale_advantage, weighted_mean
 from algorithms.returns import scored, turn_advantage
 from algorithms.turn_ratio import TurnRatio, mean_turn_loss
@@ -53,7 +53,6 @@ class ExactCritic(Algorithm[ExactCredit]):
 
     def __post_init__(self) -> None:
         require_usual(self)
-        require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require_floor(self.std_floor, self.normalize)
 
     @property

@@ -111,7 +111,6 @@ class GRPO(Algorithm[GroupCredit]):
         require_usual(self)
         require_choice(self.aggregation or Aggregation.TOKEN_MEAN, Aggregation)
         alone = self.baseline == Baseline.NONE
-        require(not alone or self.group >= 1, f"group must be at least 1, not {self.group}")
         require(
             alone or self.group >= 2,
             f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",

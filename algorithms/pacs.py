@@ -121,7 +121,6 @@ class PACS(Algorithm[LabelCredit]):
 
     def __post_init__(self) -> None:
         require_usual(self)
-        require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(
             self.group >= 2 or self.estimator == Estimator.NAIVE,
             f"estimator {self.estimator} needs a group of at least 2: raise group, or take the estimator naive",

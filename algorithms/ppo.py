@@ -103,7 +103,6 @@ class PPO(Algorithm[TokenCredit]):
     def __post_init__(self) -> None:
         require(self.value_coef > 0, f"value_coef must be above 0, not {self.value_coef}")
         require_usual(self)
-        require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require_floor(self.std_floor, self.normalize)
 
     @property

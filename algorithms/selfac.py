@@ -122,7 +122,6 @@ class SelfAC(Algorithm[TurnCredit]):
 
     def __post_init__(self) -> None:
         require_usual(self)
-        require(self.group >= 1, f"group must be at least 1, not {self.group}")
         require(0 <= self.alpha <= 1, f"alpha must lie in 0..1, not {self.alpha}")
         require(
             not self.adaptive_lambda or self.gae_lambda < 1,

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp
 from algorithms.maths import (
     KL,
     AdvantageScale,
@@ -86,7 +86,6 @@ class TurnPPO(Algorithm[RowCredit]):
 
     def __post_init__(self) -> None:
         require_usual(self)
-        require(self.group >= 1, f"group must be at least 1, not {self.group}")
 
     @property
     def sampling(self) -> Sampling:

@@ -19,6 +19,7 @@ _SHARE = (lambda x: 0 <= x <= 1, "must lie in 0..1, not")
 _ABOVE_0 = (lambda x: x > 0, "must be above 0, not")
 _NOT_NEGATIVE = (lambda x: x >= 0, "must not be negative, but is")
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "group": (lambda x: x >= 1, "must be at least 1, not"),
     "discount": _SHARE,
     "gae_lambda": _SHARE,
     "clip": (lambda x: 0 < x < 1, "must lie between 0 and 1, not"),

@@ -17,11 +17,12 @@ WRONG = {
     "dual_clip": (1.0,),
     **dict.fromkeys(("clip_high", "std_eps", "value_coef", "kl_coef"), (-0.5,)),
     **dict.fromkeys(("length_norm", "value_clip"), (0.0, -1.0)),
+    "group": (0, -1),
 }
 RIGHT = dict.fromkeys(
     ("discount", "gae_lambda", "clip_low", "clip", "clip_high", "std_eps", "value_coef", "kl_coef"), 0.5
 )
-RIGHT |= {"dual_clip": 1.5, "length_norm": 0.5, "value_clip": 0.5}
+RIGHT |= {"dual_clip": 1.5, "length_norm": 0.5, "value_clip": 0.5, "group": 16}
 
 
 def having(name: str) -> list[Algorithm]:
