@@ -72,6 +72,17 @@ class _Piece:
         return {episode.job.id for tree in self.trees for episode, _ in tree.paths}
 
 
+def check_critic_steps(train: Train, algorithm: Algorithm[Any]) -> None:
+    """Raises UserError for steps of the critic alone that the algorithm's critic cannot take."""
+    learns_alone = type(algorithm).critic_only is not Algorithm.critic_only
+    if train.replay_steps and not learns_alone:
+        raise UserError(f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none")
+    if train.replay_body and algorithm.token_critic:
+        raise UserError(f"--replay-body needs a critic that shares its body with the policy; {train.algo} has none")
+    if train.value_updates and not learns_alone:
+        raise UserError(f"--value-updates needs a critic that can learn alone; {train.algo} has none")
+
+
 class Learner:
     """The trained model, its optimiser, and the algorithm that says what to descend."""
 
@@ -92,15 +103,6 @@ class Learner:
         self.forward = forward_apart if algorithm.per_turn else forward_parts
         self.backward: Callable[..., Loss] = backward_apart if algorithm.per_turn else backward
         self.replay = Replay(train.replay_updates, train.replay_steps, train.seed) if train.replay_steps else None
-        learns_alone = type(algorithm).critic_only is not Algorithm.critic_only
-        if self.replay and not learns_alone:
-            raise UserError(
-                f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none"
-            )
-        if train.replay_body and algorithm.token_critic:
-            raise UserError(f"--replay-body needs a critic that shares its body with the policy; {train.algo} has none")
-        if train.value_updates and not learns_alone:
-            raise UserError(f"--value-updates needs a critic that can learn alone; {train.algo} has none")
         self.skipped, self.skipped_in_a_row = 0, 0
 
     def learn(self, update: int, trees: Sequence[Tree], used: float = 0.0) -> Learned:

@@ -42,7 +42,7 @@ from runners.training.curve import draw_curve
 from runners.training.group_costs import group_costs
 from runners.training.interrupts import Interrupts, Stopped
 from runners.training.judging import Judging, judge_settings, local_judge, remote_judge
-from runners.training.learner import Learned, Learner
+from runners.training.learner import Learned, Learner, check_critic_steps
 from runners.training.ledger import Ledger
 from runners.training.records import episode_stats
 from runners.training.report import Report
@@ -101,10 +101,16 @@ class Training:
                 f"--episodes {train.episodes} must be a multiple of the group of {self.group}, with at least one task "
                 f"for each of the {train.minibatches} minibatches"
             )
-        device_of(train.device)  # before the tiny model is made
+        check_critic_steps(train, self.algorithm)
+        device_of(train.device)
+        env = self.make_env()
+        if react.oracle and not has_oracle(env, "train"):
+            needs = next(flag for flag, asks in asks_oracle.items() if asks)
+            raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
         judge = remote_judge(told)
         if judge:
             self.opened.callback(judge.close)
+        # What can be refused was refused above: the tiny model may take minutes to make.
         spec = base_of(train, parts, console, train.device)
         base = load_base(spec)
         self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
@@ -112,11 +118,7 @@ class Training:
             read_run(folder).check(base)
         self.model, prompt = actor_of(base, train, parts)
         self.learner = Learner(self.model, self.algorithm, prompt, train)
-        env = self.make_env()
         self.stream = TaskStream(env.tasks("train"), train.seed)
-        if react.oracle and not has_oracle(env, "train"):
-            needs = next(flag for flag, asks in asks_oracle.items() if asks)
-            raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
         play = PlaySettings(
             train.env, parts[train.env], react, parts["envs"], parts["faults"], train.slots, train.exact
         )

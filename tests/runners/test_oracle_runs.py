@@ -60,11 +60,12 @@ def test_whoever_asks_plays_the_same_episodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "who"), [(("--react.oracle",), "--react.oracle"), (("--algo", "exact_critic"), "--algo exact_critic")]
 )
-def test_an_environment_without_one_is_refused_before_anything_is_played(
+def test_an_environment_without_one_is_refused_before_a_model_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], who: str
 ) -> None:
+    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(registry.ENVS, "blind", f"{__name__}:BlindEnv")
     text = SMALL.replace("env: identity", "env: blind")
     with pytest.raises(UserError, match=f"^{who} needs an oracle, and the environment blind has none$"):
         training(tmp_path / "run", *argv, text=text)
-    assert not (tmp_path / "run" / "episodes.jsonl").exists()
+    assert not (tmp_path / "cache").exists() and not (tmp_path / "run" / "episodes.jsonl").exists()

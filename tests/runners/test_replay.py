@@ -174,9 +174,13 @@ def test_settings_without_effect_are_errors(tmp_path: Path, argv: tuple[str, ...
         (("--algo", "ppo", "--replay-steps", "1", "--replay-body"), "shares its body with the policy; ppo has none"),
     ],
 )
-def test_an_algorithm_that_cannot_replay_says_so(tmp_path: Path, argv: tuple[str, ...], said: str) -> None:
+def test_an_algorithm_that_cannot_replay_says_so_before_a_model_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setenv("TURNWISE_CACHE", str(tmp_path / "cache"))
     with pytest.raises(UserError, match=said):
         training(tmp_path / "run", *argv)
+    assert not (tmp_path / "cache").exists()
 
 
 # -- a calibrated start ----------------------------------------------------------------------------------------------
