@@ -212,10 +212,10 @@ def show(found: Mapping[str, Any], console: Console) -> None:
             "irrelevant",
             title_justify="left",
         )
-        table.add_column("", no_wrap=True)
+        table.add_column("", overflow="fold")
         names = list(found[when]["scorers"])
         for name in names:
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", overflow="fold")
         for key, label in TITLES.items():
             cells = []
             for name in names:
