@@ -11,6 +11,7 @@ VENV ?= .venv
 ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: install train test test-runs check format clean
 .DELETE_ON_ERROR:
@@ -28,10 +29,10 @@ train: $(INSTALLED)
 	$(BIN)/python runners/train.py --env wiki --algo selfac $(ARGS)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(ARGS)
 
 test-runs: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m runs $(ARGS)
+	$(PYTEST) -m runs $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check

@@ -38,7 +38,7 @@ from algorithms.attribution_metrics import allocation_metrics, fusion_metrics
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
 from algorithms.groups import Aggregation, group_advantage, lengths, token_weight
 from algorithms.maths import KL, SAME, bounded, clipped, kl_divergence, surrogate, weighted_mean
-from algorithms.usual import require_usual
+from algorithms.usual import require_company, require_usual
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,7 @@ class ADCA(Algorithm[StepCredit]):
 
     def __post_init__(self) -> None:
         require_usual(self)
-        require(
-            self.group >= 2,
-            f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",
-        )
+        require_company(self.group)
         for name in ("consistent_scale", "pos_unconsistent_scale", "neg_unconsistent_scale", "alpha", "alpha_min"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}")
         for name in ("beta", "alpha_steps", "prm_epoch"):

@@ -24,7 +24,7 @@ from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, r
 from algorithms.groups import Aggregation, Scale, group_advantage, token_weight
 from algorithms.maths import KL, bounded, clipped, kl_divergence, surrogate, weighted_mean
 from algorithms.returns import Rows
-from algorithms.usual import require_usual
+from algorithms.usual import require_company, require_usual
 
 
 class Norm(StrEnum):
@@ -92,10 +92,7 @@ class GiGPO(Algorithm[RowSums]):
 
     def __post_init__(self) -> None:
         require_usual(self)
-        require(
-            self.group >= 2,
-            f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",
-        )
+        require_company(self.group)
         require(self.omega >= 0, f"omega must not be negative, but is {self.omega}")
 
     @property

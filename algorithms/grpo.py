@@ -29,7 +29,7 @@ from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, r
 from algorithms.groups import Aggregation, Baseline, Scale, group_advantage, lengths, teaches, token_weight, whitened
 from algorithms.maths import KL, bounded, cispo, clipped, kl_divergence, soft_surrogate, surrogate, weighted_mean
 from algorithms.returns import Rows
-from algorithms.usual import require_usual
+from algorithms.usual import require_company, require_usual
 
 
 class Ratio(StrEnum):
@@ -111,10 +111,8 @@ class GRPO(Algorithm[GroupCredit]):
         require_usual(self)
         require_choice(self.aggregation or Aggregation.TOKEN_MEAN, Aggregation)
         alone = self.baseline == Baseline.NONE
-        require(
-            alone or self.group >= 2,
-            f"group must be at least 2, not {self.group}: one episode alone has nothing to compare with",
-        )
+        if not alone:
+            require_company(self.group)
         require(
             not alone or self.scale in (Scale.NONE, Scale.TOKENS),
             f"baseline none compares nothing within a group: scale must be none or tokens, not {self.scale}",

@@ -34,6 +34,11 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 }
 
 
+def require_company(group: int) -> None:
+    """Raises ValueError for a group in which an episode would be alone."""
+    require(group >= 2, f"group must be at least 2, not {group}: one episode alone has nothing to compare with")
+
+
 def require_usual(settings: DataclassInstance) -> None:
     """Raises ValueError for a field of such a name that is out of its range, and for a choice that there is not.
 

@@ -336,7 +336,7 @@ def test_the_program_stops_on_sigterm_and_goes_on(tmp_path: Path, whole: Path) -
 def test_a_full_disk_ends_the_run_in_one_line(tmp_path: Path, whole: Path) -> None:
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1500k", "small-disk-of-a-test", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", str(place)]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mounting a small disk needs root")
     try:

@@ -150,19 +150,12 @@ def outcome(sandbox: Sandbox, attack: Attack, *, control: bool = False) -> str:
             return f"NOT RUN: {error!r} {result.status} {result.exit_code} {result.signal} {result.stderr[-300:]!r}"
 
 
-def mounts() -> list[str]:
-    """What is mounted here, but for the small disk of `test_resume`, which may come and go meanwhile."""
-    return [
-        line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "small-disk-of-a-test" not in line
-    ]
-
-
 def outcomes(backend: str) -> dict[str, Any]:
     """Outcomes by attack, what was left afterwards, and the bound of memory; or why there is no such sandbox."""
     found: dict[str, str] = {}
     patient, warm._GRACE = warm._GRACE, 1.5  # for the control that stops its supervisor
     try:
-        before = mounts()
+        mounts = set(Path("/proc/self/mountinfo").read_text().splitlines())
         with open_sandbox(backend, limits=TIGHT, workers=1) as sandbox:
             keeper = getattr(sandbox, "pid", 0)
             made = list(getattr(sandbox, "made", []))
@@ -181,7 +174,7 @@ def outcomes(backend: str) -> dict[str, Any]:
         warm._GRACE = patient
     left = [f"process {pid}" for pid in seen if Path(f"/proc/{pid}").exists()]
     left += [path for path in made if Path(path).exists()]
-    left += [f"mount {line}" for line in mounts() if line not in before]
+    left += [f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if line not in mounts]
     return {
         "outcomes": found,
         "left": left,
