@@ -37,13 +37,14 @@ from agents.actor_critic import ActorCritic
 from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
 from agents.react import ThoughtTurns
+from agents.tiny import critic_exercises, muon
 from agents.tiny import model as tiny_model
-from agents.tiny import muon
 from agents.tiny import tokenizer as tiny_tokenizer
+from agents.tiny.critic_exercises import Foretell, Recall
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.muon import Muon
 from agents.tiny.tokenizer import build_tokenizer
-from agents.tree import Batch, Kind, Node
+from agents.tree import Kind, Node
 from runners.config import dump_json, parse, plain, run_program
 
 SAMPLE = 1500
@@ -78,8 +79,11 @@ class PretrainSettings:
     """Weight of a second exercise: to know, after the critic prompt, the last tokens that were read before it. A large
     model looks back at what it saw by itself; a tiny one that never learned it has nothing to value a state by. The
     layer that answers is thrown away, what it read from stays."""
+    foretell: float = 0.0
+    """Weight of a third exercise: to tell, after the critic prompt, whether the demonstration ends well. A critic that
+    is trained later sees a mistake only where the model has learned to notice it."""
     recall_prompt: str = CRITIC_TEXT
-    """The critic prompt of that exercise; the one that the critic will have (``--critic.prompt``)."""
+    """The critic prompt of these two exercises; the one that the critic will have (``--critic.prompt``)."""
     shape: TinySettings = field(default_factory=TinySettings)
     """Shape of the transformer."""
 
@@ -88,8 +92,8 @@ class PretrainSettings:
             raise ValueError(f"pretrain: drill_texts must be at least 0, not {self.drill_texts}")
         if self.drill_texts and not self.drills:
             raise ValueError("pretrain: drill_texts acts with drills above 0 only")
-        if self.recall_prompt != CRITIC_TEXT and not self.recall:
-            raise ValueError("pretrain: recall_prompt acts with recall above 0 only")
+        if self.recall_prompt != CRITIC_TEXT and not (self.recall or self.foretell):
+            raise ValueError("pretrain: recall_prompt acts with recall or foretell above 0 only")
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,8 @@ class PretrainProgram:
 
 def ensure_tiny(env: TextEnv, settings: PretrainSettings, console: Console) -> Path:
     """The folder of the tiny model for this environment, made first when the cache does not have it."""
-    sources = "".join(inspect.getsource(m) for m in (tiny_model, tiny_tokenizer, muon, sys.modules[__name__]))
+    made_by = (tiny_model, tiny_tokenizer, muon, critic_exercises, sys.modules[__name__])
+    sources = "".join(inspect.getsource(module) for module in made_by)
     identity = dump_json(
         {
             "env": env.name,
@@ -139,8 +144,8 @@ def _fingerprint(env: TextEnv) -> str:
 
 Head = tuple[str, str, str]
 """(system, user, how the model's message begins). Where that is not empty, the turns are thought factors."""
-Demonstration = tuple[Head, list[tuple[str, str]]]
-"""(head, [(turn, observation), …])"""
+Demonstration = tuple[Head, list[tuple[str, str]], bool | None]
+"""(head, [(turn, observation), …], the environment's verdict)"""
 
 
 def demonstrate(env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator) -> Demonstration:
@@ -150,10 +155,10 @@ def demonstrate(env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generato
     head, turns, over = (env.system_prompt(), user, thoughts.opening if thoughts else ""), [], False
     while not over:
         text = env.expert(flaw=flaw, rng=rng)
-        seen, _, terminated, truncated, _ = env.step(text)
+        seen, _, terminated, truncated, info = env.step(text)
         turns.append((text, seen))
         over = terminated or truncated
-    return head, turns
+    return head, turns, info.get("success")
 
 
 def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Path) -> None:
@@ -163,7 +168,7 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
     )  # fmt: skip
     with bar:
         shown = list(_demonstrations(env, settings, bar))
-        texts = [text for head, turns in shown[:SAMPLE] for pair in (head, *turns) for text in pair]
+        texts = [text for head, turns, _ in shown[:SAMPLE] for pair in (head, *turns) for text in pair]
         tokenizer = build_tokenizer(texts, [*env.lexicon(), CRITIC_TEXT])
         chat = Chat(tokenizer)
         chains = [chain(chat, *episode) for episode in shown]
@@ -184,7 +189,7 @@ def _demonstrations(env: TextEnv, settings: PretrainSettings, bar: Progress) -> 
         yield demonstrate(env, tasks[int(i)], flaw=settings.flaw, rng=rng)
 
 
-def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]]) -> Node:
+def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]], success: bool | None = None) -> Node:
     """A demonstration as a tree without branches; of thought factors only the last one has an end token."""
     root = state = Node(Kind.STATE, chat.prompt(*head))
     message = not head[2]
@@ -193,7 +198,7 @@ def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]]) -> Node:
         end = (chat.end_id,) if message or last else ()
         action = state.add(Node(Kind.ACTION, (*chat.encode(text), *end)))
         seen_ids = () if last or not message else chat.observation(seen, closed=True)
-        state = action.add(Node(Kind.STATE, seen_ids, terminated=last))
+        state = action.add(Node(Kind.STATE, seen_ids, terminated=last, success=success if last else None))
     return root
 
 
@@ -223,26 +228,6 @@ def _drills(env: TextEnv, settings: PretrainSettings, n: int) -> Iterator[Drill]
             yield drill
 
 
-class Recall(nn.Module):
-    """Tells the last tokens before each critic prompt from the hidden state of its last token."""
-
-    def __init__(self, model: PreTrainedModel, seed: int, tokens: int = 12) -> None:
-        super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            self.answer = nn.Linear(model.config.hidden_size, tokens * model.config.vocab_size)
-        self.tokens = tokens
-
-    def forward(self, hidden_TD: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Mean cross-entropy, in nats, over states and tokens; the row has a critic prompt under every state."""
-        logits_SKV = self.answer(hidden_TD[batch.critic_S]).unflatten(-1, (self.tokens, -1))
-        row_S, told = batch.last_S, []
-        for _ in range(self.tokens):
-            told.append(batch.token_T[row_S])
-            row_S = batch.parent_T[row_S].clamp_min(0)
-        return nn.functional.cross_entropy(logits_SKV.flatten(0, 1), torch.stack(told, 1).flatten())
-
-
 def _train(
     model: PreTrainedModel,
     chains: Sequence[Node],
@@ -252,12 +237,16 @@ def _train(
     bar: Progress,
     console: Console,
 ) -> None:
-    """Maximum likelihood of the demonstrator's tokens; with ``recall`` also of what was read before a critic prompt."""
+    """Maximum likelihood of the demonstrator's tokens; with ``recall`` and ``foretell`` also of what a critic needs."""
     actor = ActorCritic(model, lora=None, critic=None)
-    recall = Recall(model, settings.seed) if settings.recall > 0 else None
+    exercises: list[tuple[float, nn.Module]] = []
+    if settings.recall > 0:
+        exercises.append((settings.recall, Recall(model, settings.seed)))
+    if settings.foretell > 0:
+        exercises.append((settings.foretell, Foretell(model, settings.seed)))
     inside = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layers." in name]
     rest = [p for p in model.parameters() if all(p is not q for q in inside)]
-    rest += [] if recall is None else list(recall.parameters())
+    rest += [p for _, exercise in exercises for p in exercise.parameters()]
     optimizers: list[tuple[torch.optim.Optimizer, float]] = [
         (Muon(inside, settings.muon_lr), settings.muon_lr),
         (torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.95), weight_decay=0.0), settings.adam_lr),
@@ -270,12 +259,12 @@ def _train(
         picks = [
             drills[int(rng.integers(len(drills)))] if d else chains[int(rng.integers(len(chains)))] for d in drilled
         ]
-        batch = pack(picks, None if recall is None else critic_prompt)
+        batch = pack(picks, critic_prompt if exercises else None)
         hidden_TD = actor.hidden(batch)
         learned_T = (batch.action_T >= 0) & (batch.label_A[batch.action_T] != 0)
         loss = -actor.read(hidden_TD, batch).logp_T[learned_T].mean()
-        if recall is not None:
-            loss = loss + settings.recall * recall(hidden_TD, batch)
+        for weight, exercise in exercises:
+            loss = loss + weight * exercise(hidden_TD, batch)
         model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

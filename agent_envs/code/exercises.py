@@ -19,7 +19,7 @@ from agent_envs.code.expert import changed, replaced, replacing
 from agent_envs.code.hunks import hunks
 from agent_envs.code.lexicon import identifiers
 from agent_envs.code.replies import say
-from agent_envs.code.snippets import snippet
+from agent_envs.code.snippets import pieces, snippet
 from agent_envs.code.view import echoed, lines_of, numbered, standing, text_of
 from agent_envs.code.workspace import syntax_error
 from agent_envs.core import Drill, Exercise
@@ -27,7 +27,7 @@ from agent_envs.core import Drill, Exercise
 _MOST = 4
 """Most bugs of a text."""
 _MISSED = 0.5
-"""Share of the changes before which one was tried that named what does not stand there."""
+"""Share of the changes before which one was tried that came to nothing; and so before each of those."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
         return text, []
     for i in rng.integers(len(others), size=rng.integers(_MOST)):
         bug, cure = _part(solution, others[i]), _part(others[i], solution)
-        if bug and cure and (worse := _with_part(text, bug)):
+        if bug and cure and cure not in bugs and (worse := _with_part(text, bug)):
             text = worse
             bugs.append(cure)
     mended = [other for cure in bugs if cure and (other := _with_part(text, cure))]
@@ -72,7 +72,7 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
     mended, tried = both[: len(mended)], both[len(mended) :]
     turns = _look(place, rng)
     for i in rng.permutation(len(mended)):
-        if rng.random() < _MISSED:
+        while rng.random() < _MISSED:
             turns += _missed(text, mended[i] if rng.random() < 0.5 else tried[i], place, rng)
         hunk, lines = hunks(text, mended[i])[0], lines_of(mended[i])
         step = replaced(text, hunk, "" if place.alone else place.name)
@@ -99,15 +99,36 @@ def _look(place: Place, rng: np.random.Generator) -> list[Exercise]:
 
 
 def _missed(text: str, other: str, place: Place, rng: np.random.Generator) -> list[Exercise]:
-    """A change to the ``other`` text that names a line without what is changed; none where every line has it."""
-    part, lines = _part(text, other), lines_of(text)
-    places = [i for i, line in enumerate(lines, 1) if part and part[1] not in line]
-    if not part or not places:
+    """A change that came to nothing: of a line that does not hold what the ``other`` text has changed, of what stands
+    in its line more than once, or of something into itself. No turn where the text has no place for that."""
+    change, lines = _part(text, other), lines_of(text)
+    if not change:
         return []
-    number = places[rng.integers(len(places))]
-    step = replacing(number, *part[1:], "" if place.alone else place.name)
-    rows = [say("notfound", place.language), *(numbered(lines, at, at) for at in standing(lines, part[1]))]
-    return [Exercise(step.turn(), "", "\n".join(rows))]
+    _, old, new = change
+    parts = [(n, part) for n, line in enumerate(lines, 1) for part in dict.fromkeys(pieces(line)) if part.strip()]
+    match rng.integers(3):
+        case 0:
+            found = [(n, old, new) for n, line in enumerate(lines, 1) if old not in line]
+        case 1:
+            found = [(n, part, new) for n, part in parts if lines[n - 1].count(part) > 1]
+        case _:
+            found = [(n, part, part) for n, part in parts if lines[n - 1].count(part) == 1]
+    if not found:
+        return []
+    number, old, new = found[rng.integers(len(found))]
+    step = replacing(number, old, new, "" if place.alone else place.name)
+    return [Exercise(step.turn(), "", _refusal(lines, number, old, place.language))]
+
+
+def _refusal(lines: Sequence[str], number: int, old: str, language: str) -> str:
+    """What is answered where the line does not hold a text once; and where it does, and becomes what it is."""
+    match lines[number - 1].count(old):
+        case 0:
+            return "\n".join([say("notfound", language), *(numbered(lines, at, at) for at in standing(lines, old))])
+        case 1:
+            return say("same", language)
+        case many:
+            return say("matches", language, matches=many)
 
 
 def _part(text: str, other: str) -> tuple[int, str, str] | None:

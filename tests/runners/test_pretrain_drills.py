@@ -32,9 +32,10 @@ def test_how_many_texts_acts_on_exercises_only() -> None:
         PretrainSettings(drill_texts=5, drills=0.0)
 
 
-def test_what_is_asked_acts_on_the_exercise_in_recall_only() -> None:
+def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
     assert PretrainSettings(recall=0.1, recall_prompt="").recall_prompt == ""
-    with pytest.raises(ValueError, match="recall_prompt acts with recall above 0 only"):
+    assert PretrainSettings(foretell=0.1, recall_prompt="").recall_prompt == ""
+    with pytest.raises(ValueError, match="recall_prompt acts with recall or foretell above 0 only"):
         PretrainSettings(recall_prompt="")
 
 

@@ -1,0 +1,57 @@
+"""What the tiny model learns beside acting, so that a critic has something to read: answers at its critic prompts.
+
+The layers that answer are thrown away; what they read from stays. A large model looks back and judges by itself; a tiny
+one that never learned it has nothing to value a state by.
+
+Legend of the shape suffixes: T tokens, D width, S states, N states that are asked about, R trees, K tokens that are
+told, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from agents.tree import Batch
+
+
+class Recall(nn.Module):
+    """Tells the last tokens before each critic prompt from the hidden state of its last token."""
+
+    def __init__(self, model: PreTrainedModel, seed: int, tokens: int = 12) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.answer = nn.Linear(model.config.hidden_size, tokens * model.config.vocab_size)
+        self.tokens = tokens
+
+    def forward(self, hidden_TD: Tensor, batch: Batch) -> Tensor:
+        """Mean cross-entropy, in nats, over states and tokens; the row has a critic prompt under every state."""
+        logits_SKV = self.answer(hidden_TD[batch.critic_S]).unflatten(-1, (self.tokens, -1))
+        row_S, told = batch.last_S, []
+        for _ in range(self.tokens):
+            told.append(batch.token_T[row_S])
+            row_S = batch.parent_T[row_S].clamp_min(0)
+        return nn.functional.cross_entropy(logits_SKV.flatten(0, 1), torch.stack(told, 1).flatten())
+
+
+class Foretell(nn.Module):
+    """Tells from the hidden state of the last token of each critic prompt whether the demonstration ends well."""
+
+    def __init__(self, model: PreTrainedModel, seed: int) -> None:
+        super().__init__()
+        width = model.config.hidden_size
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.answer = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 1))
+
+    def forward(self, hidden_TD: Tensor, batch: Batch) -> Tensor:
+        """Mean cross-entropy, in nats, over the states of demonstrations; 0 without one."""
+        success_R = batch.success_L.new_full((batch.trees,), -1).index_copy(0, batch.tree_L, batch.success_L)
+        success_S = success_R[batch.tree_S]
+        shown_S = (success_S >= 0) & (batch.critic_S >= 0)
+        if not shown_S.any():
+            return hidden_TD.new_zeros(())
+        logit_N = self.answer(hidden_TD[batch.critic_S[shown_S]]).squeeze(1)
+        return nn.functional.binary_cross_entropy_with_logits(logit_N, success_S[shown_S].to(logit_N.dtype))
