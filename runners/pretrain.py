@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -36,7 +35,6 @@ from agent_envs.core import Drill, TextEnv
 from agents.actor_critic import ActorCritic
 from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
-from agents.react import ThoughtTurns
 from agents.tiny import critic_exercises, muon
 from agents.tiny import model as tiny_model
 from agents.tiny import tokenizer as tiny_tokenizer
@@ -44,8 +42,10 @@ from agents.tiny.critic_exercises import Foretell, Recall
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.muon import Muon
 from agents.tiny.tokenizer import build_tokenizer
-from agents.tree import Kind, Node
+from agents.tree import Node
+from runners import demonstrations
 from runners.config import dump_json, parse, plain, run_program
+from runners.demonstrations import Demonstration, chain, demonstrate, drill_tree
 
 SAMPLE = 1500
 """Demonstrations that the vocabulary is read from."""
@@ -80,8 +80,8 @@ class PretrainSettings:
     model looks back at what it saw by itself; a tiny one that never learned it has nothing to value a state by. The
     layer that answers is thrown away, what it read from stays."""
     foretell: float = 0.0
-    """Weight of a third exercise: to tell, after the critic prompt, whether the demonstration ends well. A critic that
-    is trained later sees a mistake only where the model has learned to notice it."""
+    """Weight of a third exercise: to tell, after the critic prompt, whether the demonstration ends well, and what the
+    environment's oracle says of the state. A critic sees a mistake only where the model has learned to notice it."""
     recall_prompt: str = CRITIC_TEXT
     """The critic prompt of these two exercises; the one that the critic will have (``--critic.prompt``)."""
     shape: TinySettings = field(default_factory=TinySettings)
@@ -106,7 +106,7 @@ class PretrainProgram:
 
 def ensure_tiny(env: TextEnv, settings: PretrainSettings, console: Console) -> Path:
     """The folder of the tiny model for this environment, made first when the cache does not have it."""
-    made_by = (tiny_model, tiny_tokenizer, muon, critic_exercises, sys.modules[__name__])
+    made_by = (tiny_model, tiny_tokenizer, muon, critic_exercises, demonstrations, sys.modules[__name__])
     sources = "".join(inspect.getsource(module) for module in made_by)
     identity = dump_json(
         {
@@ -142,25 +142,6 @@ def _fingerprint(env: TextEnv) -> str:
     return hashlib.sha256(repr((env.lexicon(), shown)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-Head = tuple[str, str, str]
-"""(system, user, how the model's message begins). Where that is not empty, the turns are thought factors."""
-Demonstration = tuple[Head, list[tuple[str, str]], bool | None]
-"""(head, [(turn, observation), …], the environment's verdict)"""
-
-
-def demonstrate(env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator) -> Demonstration:
-    """One episode of the scripted expert."""
-    user, info = env.reset(seed=0, options={"task": task})
-    thoughts = ThoughtTurns.of(info)
-    head, turns, over = (env.system_prompt(), user, thoughts.opening if thoughts else ""), [], False
-    while not over:
-        text = env.expert(flaw=flaw, rng=rng)
-        seen, _, terminated, truncated, info = env.step(text)
-        turns.append((text, seen))
-        over = terminated or truncated
-    return head, turns, info.get("success")
-
-
 def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Path) -> None:
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"),
@@ -168,10 +149,10 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
     )  # fmt: skip
     with bar:
         shown = list(_demonstrations(env, settings, bar))
-        texts = [text for head, turns, _ in shown[:SAMPLE] for pair in (head, *turns) for text in pair]
+        texts = [text for one in shown[:SAMPLE] for pair in (one.head, *one.turns) for text in pair]
         tokenizer = build_tokenizer(texts, [*env.lexicon(), CRITIC_TEXT])
         chat = Chat(tokenizer)
-        chains = [chain(chat, *episode) for episode in shown]
+        chains = [chain(chat, one) for one in shown]
         drills = [drill_tree(chat, drill) for drill in _drills(env, settings, settings.drill_texts or len(chains))]
         model = build_model(tokenizer, settings.shape, settings.seed)
         _train(model, chains, drills, chat.critic_prompt(settings.recall_prompt), settings, bar, console)
@@ -186,37 +167,7 @@ def _demonstrations(env: TextEnv, settings: PretrainSettings, bar: Progress) -> 
     rounds = -(-settings.demonstrations // len(tasks))
     order = np.concatenate([rng.permutation(len(tasks)) for _ in range(rounds)])[: settings.demonstrations]
     for i in bar.track(order, description="demonstrations", task_id=bar.add_task("demonstrations", note="")):
-        yield demonstrate(env, tasks[int(i)], flaw=settings.flaw, rng=rng)
-
-
-def chain(chat: Chat, head: Head, turns: Sequence[tuple[str, str]], success: bool | None = None) -> Node:
-    """A demonstration as a tree without branches; of thought factors only the last one has an end token."""
-    root = state = Node(Kind.STATE, chat.prompt(*head))
-    message = not head[2]
-    for i, (text, seen) in enumerate(turns):
-        last = i == len(turns) - 1
-        end = (chat.end_id,) if message or last else ()
-        action = state.add(Node(Kind.ACTION, (*chat.encode(text), *end)))
-        seen_ids = () if last or not message else chat.observation(seen, closed=True)
-        state = action.add(Node(Kind.STATE, seen_ids, terminated=last, success=success if last else None))
-    return root
-
-
-def drill_tree(chat: Chat, drill: Drill) -> Node:
-    """A text and its exercises as a tree without branches. The beginning of a turn belongs to the state before it; a
-    turn that is given whole is an action that is labelled False."""
-    text, exercises = drill
-    root = state = Node(Kind.STATE, chat.observation(text, closed=True))
-    for exercise in exercises:
-        given = chat.encode(exercise.given)
-        if exercise.wanted:
-            state.tokens = (*state.tokens, *given)
-            action = state.add(Node(Kind.ACTION, (*chat.encode(exercise.wanted), chat.end_id)))
-        else:
-            action = state.add(Node(Kind.ACTION, (*given, chat.end_id), label=False))
-        seen = chat.observation(exercise.seen, closed=True) if exercise is not exercises[-1] else ()
-        state = action.add(Node(Kind.STATE, seen))
-    return root
+        yield demonstrate(env, tasks[int(i)], flaw=settings.flaw, rng=rng, oracle=settings.foretell > 0)
 
 
 def _drills(env: TextEnv, settings: PretrainSettings, n: int) -> Iterator[Drill]:

@@ -37,21 +37,28 @@ class Recall(nn.Module):
 
 
 class Foretell(nn.Module):
-    """Tells from the hidden state of the last token of each critic prompt whether the demonstration ends well."""
+    """Tells from the hidden state of the last token of each critic prompt how a demonstration ends, and the oracle's
+    chance of success in its states."""
 
     def __init__(self, model: PreTrainedModel, seed: int) -> None:
         super().__init__()
         width = model.config.hidden_size
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            self.answer = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 1))
+            self.answer = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2))
 
     def forward(self, hidden_TD: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy, in nats, over the states of demonstrations; 0 without one."""
+        """Mean cross-entropy, in nats, over the states whose end is known, and over those that the oracle spoke of."""
         success_R = batch.success_L.new_full((batch.trees,), -1).index_copy(0, batch.tree_L, batch.success_L)
-        success_S = success_R[batch.tree_S]
-        shown_S = (success_S >= 0) & (batch.critic_S >= 0)
-        if not shown_S.any():
-            return hidden_TD.new_zeros(())
-        logit_N = self.answer(hidden_TD[batch.critic_S[shown_S]]).squeeze(1)
-        return nn.functional.binary_cross_entropy_with_logits(logit_N, success_S[shown_S].to(logit_N.dtype))
+        success_S = success_R[batch.tree_S].to(hidden_TD.dtype)
+        success_S[success_S < 0] = torch.nan
+        loss = hidden_TD.new_zeros(())
+        for logit_S, wanted_S in zip(
+            self.answer(hidden_TD[batch.critic_S]).unbind(1),
+            (success_S, batch.oracle_S.to(hidden_TD.dtype)),
+            strict=True,
+        ):
+            known_S = ~wanted_S.isnan()
+            if known_S.any():
+                loss = loss + nn.functional.binary_cross_entropy_with_logits(logit_S[known_S], wanted_S[known_S])
+        return loss

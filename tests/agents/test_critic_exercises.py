@@ -32,7 +32,7 @@ def test_every_state_of_a_demonstration_is_asked_and_none_of_an_exercise() -> No
     hidden_TD = torch.randn(len(batch), WIDTH, generator=torch.Generator().manual_seed(0), requires_grad=True)
     foretell = Foretell(MODEL, seed=0)
     loss = foretell(hidden_TD, batch)
-    logit_S = foretell.answer(hidden_TD[batch.critic_S]).squeeze(1).tolist()
+    logit_S = foretell.answer(hidden_TD[batch.critic_S])[:, 0].tolist()
     # Three states that lead to success, four of an exercise, two that lead to failure.
     wanted = [(x, 1) for x in logit_S[:3]] + [(x, 0) for x in logit_S[7:]]
     assert len(logit_S) == 9
@@ -41,6 +41,17 @@ def test_every_state_of_a_demonstration_is_asked_and_none_of_an_exercise() -> No
     assert hidden_TD.grad is not None
     taught = set(hidden_TD.grad.abs().sum(1).nonzero().flatten().tolist())
     assert taught == set(batch.critic_S[[0, 1, 2, 7, 8]].tolist())
+
+
+def test_the_oracle_is_told_apart_from_the_end() -> None:
+    root = shown(None)
+    root.oracle = 0.25
+    batch = pack([root], PROMPT)
+    hidden_TD = torch.randn(len(batch), WIDTH, generator=torch.Generator().manual_seed(0))
+    foretell = Foretell(MODEL, seed=0)
+    chance = foretell.answer(hidden_TD[batch.critic_S[:1]])[0, 1].sigmoid().item()
+    wanted = -0.25 * math.log(chance) - 0.75 * math.log(1 - chance)
+    assert foretell(hidden_TD, batch).item() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_without_a_demonstration_there_is_nothing_to_tell() -> None:

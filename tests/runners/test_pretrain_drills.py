@@ -9,7 +9,8 @@ from agent_envs.core import Drill, Exercise, Task
 from agent_envs.identity import IdentityEnv
 from agents.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
-from runners.pretrain import PretrainSettings, _drills, _fingerprint, drill_tree
+from runners.demonstrations import drill_tree
+from runners.pretrain import PretrainSettings, _drills, _fingerprint
 
 
 class Drilled(IdentityEnv):

@@ -1,0 +1,79 @@
+"""What the tiny model is shown: episodes of the scripted expert and reading exercises, as trees without branches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agent_envs.core import Drill, TextEnv
+from agents.chat import Chat
+from agents.react import ThoughtTurns
+from agents.tree import Kind, Node
+
+Head = tuple[str, str, str]
+"""(system, user, how the model's message begins). Where that is not empty, the turns are thought factors."""
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One episode."""
+
+    head: Head
+    turns: Sequence[tuple[str, str]]
+    """(turn, observation)"""
+    success: bool | None
+    """The environment's verdict."""
+    chances: Sequence[float | None] = ()
+    """The oracle's chance in each state, the first and the last one included; None where it cannot tell."""
+
+
+def demonstrate(
+    env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator, oracle: bool = False
+) -> Demonstration:
+    """One episode of the scripted expert; ``oracle`` also asks what each state was worth."""
+    user, info = env.reset(seed=0, options={"task": task, "oracle": oracle})
+    thoughts = ThoughtTurns.of(info)
+    head = (env.system_prompt(), user, thoughts.opening if thoughts else "")
+    turns, chances, over = [], [info.get("oracle")], False
+    while not over:
+        text = env.expert(flaw=flaw, rng=rng)
+        seen, _, terminated, truncated, info = env.step(text)
+        turns.append((text, seen))
+        chances.append(info.get("oracle"))
+        over = terminated or truncated
+    return Demonstration(head, turns, info.get("success"), chances if oracle else ())
+
+
+def chain(chat: Chat, shown: Demonstration) -> Node:
+    """A demonstration as a tree without branches; of thought factors only the last one has an end token."""
+    chances = shown.chances or [None] * (len(shown.turns) + 1)
+    root = state = Node(Kind.STATE, chat.prompt(*shown.head), oracle=chances[0])
+    message = not shown.head[2]
+    for i, (text, seen) in enumerate(shown.turns):
+        last = i == len(shown.turns) - 1
+        end = (chat.end_id,) if message or last else ()
+        action = state.add(Node(Kind.ACTION, (*chat.encode(text), *end)))
+        seen_ids = () if last or not message else chat.observation(seen, closed=True)
+        success = shown.success if last else None
+        state = action.add(Node(Kind.STATE, seen_ids, terminated=last, success=success, oracle=chances[i + 1]))
+    return root
+
+
+def drill_tree(chat: Chat, drill: Drill) -> Node:
+    """A text and its exercises as a tree without branches. The beginning of a turn belongs to the state before it; a
+    turn that is given whole is an action that is labelled False."""
+    text, exercises = drill
+    root = state = Node(Kind.STATE, chat.observation(text, closed=True))
+    for exercise in exercises:
+        given = chat.encode(exercise.given)
+        if exercise.wanted:
+            state.tokens = (*state.tokens, *given)
+            action = state.add(Node(Kind.ACTION, (*chat.encode(exercise.wanted), chat.end_id)))
+        else:
+            action = state.add(Node(Kind.ACTION, (*given, chat.end_id), label=False))
+        seen = chat.observation(exercise.seen, closed=True) if exercise is not exercises[-1] else ()
+        state = action.add(Node(Kind.STATE, seen))
+    return root
