@@ -13,6 +13,7 @@ from agent_envs.actions import render
 from agent_envs.code.env import CodeEnv
 from agent_envs.code.expert import changed, replaced
 from agent_envs.code.hunks import hunks
+from agent_envs.code.view import lines_of
 from agent_envs.core import Task, TextEnv
 from agent_envs.math.env import MathEnv
 from agent_envs.puzzle.env import PuzzleEnv
@@ -54,7 +55,9 @@ def random_change(env: CodeEnv, rng: np.random.Generator) -> str:
         if now.tested is None:
             return render("TEST")
         return render("SUBMIT" if all(now.tested) else "UNDO")
-    (text,) = now.now.files.values()
+    ((name, text),) = now.now.files.items()
+    if not now.now.has_seen(name, 1, len(lines_of(text))):
+        return render("VIEW")
     steps = (replaced(text, hunks(text, other)[0]) for other in rng.permutation(changed(text)))
     return next((step.turn() for step in steps if step is not None), render("SUBMIT"))
 

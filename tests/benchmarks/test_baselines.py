@@ -28,3 +28,13 @@ def test_who_is_shown_nothing_reads_no_observation(name: str, told: bool) -> Non
     assert prompt and blind.reset(options={"task": task})[0] == ("" if told else prompt)
     step = env.expert()
     assert blind.step(step)[0] == "" and blind.turn == 1
+
+
+def test_chance_really_changes_programs() -> None:
+    env = registry.make("code")
+    task = next(task for task in env.tasks("test") if task.language == "en")
+    agent = baselines(env)["random agent"]()
+    env.reset(options={"task": task})
+    agent.begin(task)
+    said = [env.step(agent.act(""))[0].split("\n")[0] for _ in range(4)]
+    assert said[0].startswith("main.py: ") and said[1] == "edited" and said[2].startswith("1: ")
