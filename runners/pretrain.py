@@ -92,6 +92,9 @@ class PretrainSettings:
             raise ValueError(f"pretrain: drill_texts must be at least 0, not {self.drill_texts}")
         if self.drill_texts and not self.drills:
             raise ValueError("pretrain: drill_texts acts with drills above 0 only")
+        for name in ("recall", "foretell"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"pretrain: {name} must not be negative, but is {getattr(self, name)}")
         if self.recall_prompt != CRITIC_TEXT and not (self.recall or self.foretell):
             raise ValueError("pretrain: recall_prompt acts with recall or foretell above 0 only")
 

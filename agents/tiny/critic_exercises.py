@@ -3,8 +3,7 @@
 The layers that answer are thrown away; what they read from stays. A large model looks back and judges by itself; a tiny
 one that never learned it has nothing to value a state by.
 
-Legend of the shape suffixes: T tokens, D width, S states, N states that are asked about, R trees, K tokens that are
-told, V vocabulary.
+Legend of the shape suffixes: T tokens, D width, S states, R trees, K tokens that are told, V vocabulary.
 """
 
 from __future__ import annotations

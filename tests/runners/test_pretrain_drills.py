@@ -40,6 +40,12 @@ def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
         PretrainSettings(recall_prompt="")
 
 
+@pytest.mark.parametrize("name", ["recall", "foretell"])
+def test_a_weight_below_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"pretrain: {name} must not be negative, but is -0.1"):
+        PretrainSettings(**{name: -0.1})
+
+
 def test_other_exercises_make_another_model() -> None:
     other = Drilled()
     other.word = "blue"
