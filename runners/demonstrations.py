@@ -26,8 +26,9 @@ class Demonstration:
     """(turn, observation)"""
     success: bool | None
     """The environment's verdict."""
-    chances: Sequence[float | None] = ()
-    """The oracle's chance in each state, the first and the last one included; None where it cannot tell."""
+    chances: Sequence[float | None]
+    """The oracle's chance in each state, the first and the last one included; None where it cannot tell or was not
+    asked."""
 
 
 def demonstrate(
@@ -44,21 +45,20 @@ def demonstrate(
         turns.append((text, seen))
         chances.append(info.get("oracle"))
         over = terminated or truncated
-    return Demonstration(head, turns, info.get("success"), chances if oracle else ())
+    return Demonstration(head, turns, info.get("success"), chances)
 
 
 def chain(chat: Chat, shown: Demonstration) -> Node:
     """A demonstration as a tree without branches; of thought factors only the last one has an end token."""
-    chances = shown.chances or [None] * (len(shown.turns) + 1)
-    root = state = Node(Kind.STATE, chat.prompt(*shown.head), oracle=chances[0])
+    root = state = Node(Kind.STATE, chat.prompt(*shown.head), oracle=shown.chances[0])
     message = not shown.head[2]
     for i, (text, seen) in enumerate(shown.turns):
         last = i == len(shown.turns) - 1
         end = (chat.end_id,) if message or last else ()
         action = state.add(Node(Kind.ACTION, (*chat.encode(text), *end)))
         seen_ids = () if last or not message else chat.observation(seen, closed=True)
-        success = shown.success if last else None
-        state = action.add(Node(Kind.STATE, seen_ids, terminated=last, success=success, oracle=chances[i + 1]))
+        success, chance = shown.success if last else None, shown.chances[i + 1]
+        state = action.add(Node(Kind.STATE, seen_ids, terminated=last, success=success, oracle=chance))
     return root
 
 

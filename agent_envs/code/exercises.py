@@ -105,7 +105,7 @@ def _missed(text: str, other: str, place: Place, rng: np.random.Generator) -> li
     if not change:
         return []
     _, old, new = change
-    parts = [(n, part) for n, line in enumerate(lines, 1) for part in dict.fromkeys(pieces(line)) if part.strip()]
+    parts = ((n, part) for n, line in enumerate(lines, 1) for part in dict.fromkeys(pieces(line)) if part.strip())
     match rng.integers(3):
         case 0:
             found = [(n, old, new) for n, line in enumerate(lines, 1) if old not in line]
