@@ -25,13 +25,13 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import logging as hf_logging
 
 from agent_envs import registry
 from agent_envs.cache import build_once, cache_dir
-from agent_envs.core import Drill, TextEnv
+from agent_envs.core import Drill, SettingsError, TextEnv
 from agents.actor_critic import ActorCritic
 from agents.chat import CRITIC_TEXT, Chat
 from agents.packing import pack
@@ -42,7 +42,7 @@ from agents.tiny.critic_exercises import Foretell, Recall
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.muon import Muon
 from agents.tiny.tokenizer import build_tokenizer
-from agents.tree import Node
+from agents.tree import Batch, Node
 from runners import demonstrations
 from runners.config import dump_json, parse, plain, run_program
 from runners.demonstrations import Demonstration, chain, demonstrate, drill_tree
@@ -75,6 +75,9 @@ class PretrainSettings:
     """Share of the batch that are the environment's reading exercises, where it has some."""
     drill_texts: int = 0
     """Texts that are exercised on; as many as demonstrations when 0. They cost less than those do."""
+    read: float = 0.0
+    """Weight of telling each next token of the texts that are exercised on, for an environment in which something is
+    to be found that does not belong there."""
     recall: float = 0.0
     """Weight of a second exercise: to know, after the critic prompt, the last tokens that were read before it. A large
     model looks back at what it saw by itself; a tiny one that never learned it has nothing to value a state by. The
@@ -92,7 +95,9 @@ class PretrainSettings:
             raise ValueError(f"pretrain: drill_texts must be at least 0, not {self.drill_texts}")
         if self.drill_texts and not self.drills:
             raise ValueError("pretrain: drill_texts acts with drills above 0 only")
-        for name in ("recall", "foretell"):
+        if self.read and not self.drills:
+            raise ValueError("pretrain: read acts with drills above 0 only")
+        for name in ("read", "recall", "foretell"):
             if getattr(self, name) < 0:
                 raise ValueError(f"pretrain: {name} must not be negative, but is {getattr(self, name)}")
         if self.recall_prompt != CRITIC_TEXT and not (self.recall or self.foretell):
@@ -157,6 +162,8 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
         chat = Chat(tokenizer)
         chains = [chain(chat, one) for one in shown]
         drills = [drill_tree(chat, drill) for drill in _drills(env, settings, settings.drill_texts or len(chains))]
+        if settings.read and not drills:
+            raise SettingsError(f"pretrain: {env.name} has no texts that are exercised on: leave out read")
         model = build_model(tokenizer, settings.shape, settings.seed)
         _train(model, chains, drills, chat.critic_prompt(settings.recall_prompt), settings, bar, console)
     hf_logging.disable_progress_bar()
@@ -216,7 +223,9 @@ def _train(
         batch = pack(picks, critic_prompt if exercises else None)
         hidden_TD = actor.hidden(batch)
         learned_T = (batch.action_T >= 0) & (batch.label_A[batch.action_T] != 0)
-        loss = -actor.read(hidden_TD, batch).logp_T[learned_T].mean()
+        loss = _surprise(actor, hidden_TD, batch, torch.nonzero(learned_T).squeeze(1))
+        if settings.read > 0 and (read_N := _texts(batch, picks, drilled.tolist())).numel():
+            loss = loss + settings.read * _surprise(actor, hidden_TD, batch, read_N)
         for weight, exercise in exercises:
             loss = loss + weight * exercise(hidden_TD, batch)
         model.zero_grad()
@@ -231,6 +240,23 @@ def _train(
         bar.update(job, advance=1, note=f"loss {sum(recent) / len(recent):.3f}")
         if not console.is_terminal and (step + 1) % 200 == 0:
             console.print(f"cloning: step {step + 1} of {settings.steps}, loss {sum(recent) / len(recent):.3f}")
+
+
+def _surprise(actor: ActorCritic, hidden_TD: Tensor, batch: Batch, row_N: Tensor) -> Tensor:
+    """Mean of -log π, in nats, over the tokens of these rows."""
+    logits_NV = actor.logits(hidden_TD.index_select(0, batch.parent_T[row_N]))
+    return -torch.log_softmax(logits_NV, dim=-1).gather(1, batch.token_T[row_N, None]).mean()
+
+
+def _texts(batch: Batch, trees: Sequence[Node], drilled: Sequence[bool]) -> Tensor:
+    """Rows of the tokens, but for the first, of the roots of those trees that are exercises."""
+    starts = torch.nonzero(batch.parent_T < 0).squeeze(1).tolist()
+    found = [
+        torch.arange(start + 1, start + len(tree.tokens))
+        for start, tree, drill in zip(starts, trees, drilled, strict=True)
+        if drill
+    ]
+    return torch.cat(found) if found else batch.parent_T.new_empty(0)
 
 
 def main() -> None:

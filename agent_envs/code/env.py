@@ -334,7 +334,7 @@ class CodeEnv(TextEnv):
         return words(self.grammar, tuple("\n".join(lines) for lines in told))
 
     def drill(self, task: Task, rng: np.random.Generator) -> Drill | None:
-        """Repairing a program whose names were drawn anew, as `agent_envs.code.exercises` says."""
+        """Repairing a program, as `agent_envs.code.exercises` says."""
         data = self._of(task)
         name = min(data.solution or data.files)
         values = tuple(repr(case.expected) for case in (*data.visible, *data.hidden))

@@ -1,22 +1,23 @@
 """Exercises in reading and changing lines, from which a small model learns both.
 
-Invariant: a text that is exercised on has names of its own, drawn from words that programs are written with: what
-stands in its lines cannot be known by heart, it has to be read. Nothing is run.
+Invariant: half of the texts that are exercised on have names of their own, drawn from words that programs are written
+with: what stands in their lines cannot be known by heart, it has to be read. The other half keep theirs: what is called
+`total` is mostly what is returned. Nothing is run.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from agent_envs.actions import render
-from agent_envs.code.expert import changed, replaced, replacing
-from agent_envs.code.hunks import hunks
+from agent_envs.code.expert import changed, replacing, shortest
+from agent_envs.code.hunks import Hunk, hunks
 from agent_envs.code.lexicon import identifiers
 from agent_envs.code.replies import say
 from agent_envs.code.snippets import pieces, snippet
@@ -26,6 +27,8 @@ from agent_envs.core import Drill, Exercise
 
 _MOST = 4
 """Most bugs of a text."""
+_RENAMED = 0.5
+"""Share of the texts that get other names."""
 _MISSED = 0.5
 """Share of the changes before which one was tried that came to nothing; and so before each of those."""
 
@@ -48,34 +51,35 @@ class Place:
 def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -> Drill:
     """A program with a bug and up to three others, which are mended in any order, each by itself: what was mended is
     taken back. So what was tried already is not what is to be tried next. There are no turns where the bug of the task
-    is not mended by the change of a part of a line.
+    is not one of a single line.
 
     As in an episode a look at the checks is between them, which says anything, and now and then a change that missed.
     """
-    bugs = [_part(text, solution)]
+    right = lines_of(solution)
+    bugs = _mistaken(text, solution)
     others = changed(solution)
-    if not bugs[0] or not others:
+    if not bugs or not others:
         return text, []
     for i in rng.integers(len(others), size=rng.integers(_MOST)):
-        bug, cure = _part(solution, others[i]), _part(others[i], solution)
-        if bug and cure and cure not in bugs and (worse := _with_part(text, bug)):
-            text = worse
-            bugs.append(cure)
-    mended = [other for cure in bugs if cure and (other := _with_part(text, cure))]
+        more = _mistaken(others[i], solution)
+        if more.keys() - bugs.keys() and _is_python(worse := _with(right, bugs | more)):
+            text, bugs = worse, bugs | more
+    mended = [_with(right, {at: line for at, line in bugs.items() if at != cured}) for cured in bugs]
+    mended = [other for other in mended if _is_python(other) and shortest(text, hunks(text, other)[0])]
     if not mended:
         return text, []
-    wrong = [_part(solution, others[i]) for i in rng.integers(len(others), size=len(mended))]
-    tried = [(part and _with_part(text, part)) or cured for part, cured in zip(wrong, mended, strict=True)]
-    text, *both = renamed([text, *mended, *tried], rng)
-    if text in both:  # a new name is that of something which has kept its own
-        return text, []
-    mended, tried = both[: len(mended)], both[len(mended) :]
+    tried = [_with(right, bugs | _mistaken(others[i], solution)) for i in rng.integers(len(others), size=len(mended))]
+    if rng.random() < _RENAMED:
+        text, *both = renamed([text, *mended, *tried], rng)
+        mended, tried = both[: len(mended)], both[len(mended) :]
+        if text in mended:  # a new name is that of something which has kept its own
+            return text, []
     turns = _look(place, rng)
     for i in rng.permutation(len(mended)):
         while rng.random() < _MISSED:
             turns += _missed(text, mended[i] if rng.random() < 0.5 else tried[i], place, rng)
         hunk, lines = hunks(text, mended[i])[0], lines_of(mended[i])
-        step = replaced(text, hunk, "" if place.alone else place.name)
+        step = shortest(text, hunk, "" if place.alone else place.name)
         assert step is not None, "other names leave a part of a line one"
         around = echoed(lines, hunk.first, 1, place.echo)
         edited = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
@@ -138,15 +142,23 @@ def _part(text: str, other: str) -> tuple[int, str, str] | None:
     return parts and (found[0].first, *parts)
 
 
-def _with_part(text: str, part: tuple[int, str, str]) -> str | None:
-    """The text with a part changed; None where it does not stand in the line once, or breaks the syntax."""
-    number, old, new = part
-    lines = lines_of(text)
-    if lines[number - 1].count(old) != 1:
-        return None
-    lines[number - 1] = lines[number - 1].replace(old, new)
-    other = text_of(lines)
-    return other if other != text and syntax_error("main.py", other) is None else None
+def _mistaken(text: str, solution: str) -> dict[int, str | None]:
+    """Index of the line of the solution which alone differs → what it is in the text, None where that does not have it;
+    nothing where more differs."""
+    match hunks(text, solution):
+        case (Hunk(first=first, last=last, lines=(_,)),) if last <= first:
+            return {first - 1: lines_of(text)[first - 1] if last == first else None}
+    return {}
+
+
+def _with(right: Sequence[str], bugs: Mapping[int, str | None]) -> str:
+    """The solution of these lines with some of them changed, or left out."""
+    lines = (bugs.get(at, line) for at, line in enumerate(right))
+    return text_of([line for line in lines if line is not None])
+
+
+def _is_python(text: str) -> bool:
+    return syntax_error("main.py", text) is None
 
 
 def renamed(texts: Sequence[str], rng: np.random.Generator) -> list[str]:

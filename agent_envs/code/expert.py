@@ -6,9 +6,9 @@ changed as they were shown, or how many checks passed.
 
 The flawed one gives up where it sees a check fail, and submits what there is. Or it makes a mistake where it should
 mend one: it changes something that was not wrong, as the operators of `agent_envs.code.tasks.mutate` do. It does not
-know that, so it tests; and where it does not give up, it takes the change back and tries what it did not try before. It
-changes a part of a line where it can, not whole lines: the less has to be copied, the more a small model gets right of
-programs that it never saw.
+know that, so it tests; and where it does not give up, it takes the change back and tries what it did not try before.
+Where it can, it changes a part of a line, or puts one in, and no whole lines: the less has to be copied, the more a
+small model gets right of programs that it never saw.
 """
 
 from __future__ import annotations
@@ -168,16 +168,18 @@ def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
     return step, after.saw(name, range(hunk.first, hunk.first + len(hunk.lines)))
 
 
-def replaced(text: str, hunk: Hunk, name: str = "") -> Step | None:
-    """The turn that changes a part of a line; None where it cannot be named. ``name`` is empty for the only file."""
+def shortest(text: str, hunk: Hunk, name: str = "") -> Step | None:
+    """The turn that puts a line in, or changes a part of one; None where it is neither, or the part cannot be named.
+    ``name`` is empty for the only file."""
+    if hunk.last < hunk.first and len(hunk.lines) == 1:
+        return Step("EDIT", _named(name, f"{hunk.first}:{hunk.last}"), "", text_of(hunk.lines))
     parts = snippet(text, hunk)
     return None if parts is None else replacing(hunk.first, *parts, name)
 
 
 def replacing(number: int, old: str, new: str, name: str = "") -> Step:
     """The turn that changes a part of that line. ``name`` is empty for the only file."""
-    args = f"{name}, {number}" if name else str(number)
-    return Step("REPLACE", args, "", f"{old}\n{SEPARATOR}\n{new}\n")
+    return Step("REPLACE", _named(name, str(number)), "", f"{old}\n{SEPARATOR}\n{new}\n")
 
 
 def _view(space: Workspace, name: str, hunk: Hunk, window: int) -> tuple[Step, Workspace]:
@@ -192,7 +194,11 @@ def _view(space: Workspace, name: str, hunk: Hunk, window: int) -> tuple[Step, W
 
 def _with_name(space: Workspace, name: str, asked: str) -> str:
     """The argument of an action; the only file is not named."""
-    return asked if len(space.files) == 1 else ", ".join(part for part in (name, asked) if part)
+    return asked if len(space.files) == 1 else _named(name, asked)
+
+
+def _named(name: str, asked: str) -> str:
+    return ", ".join(part for part in (name, asked) if part)
 
 
 def _finish(now: Situation) -> Step:
@@ -231,7 +237,7 @@ def _flawed(now: Situation, flaw: float, rng: np.random.Generator) -> Step:
 
 
 def _right(now: Situation) -> Step | None:
-    """The next change for the better, if it can be told in a part of a line."""
+    """The next change for the better, if it is a part of a line, or a line that is missing."""
     name = _wrong(now.now, now)
     if name is None or name not in now.now.files:
         return None
@@ -239,7 +245,7 @@ def _right(now: Situation) -> Step | None:
 
 
 def _small(space: Workspace, name: str, hunk: Hunk) -> Step | None:
-    return replaced(space.files[name], hunk, "" if len(space.files) == 1 else name)
+    return shortest(space.files[name], hunk, "" if len(space.files) == 1 else name)
 
 
 def _mistake(now: Situation, rng: np.random.Generator) -> Step | None:

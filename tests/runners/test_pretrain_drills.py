@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from rich.console import Console
 
-from agent_envs.core import Drill, Exercise, Task
+from agent_envs.core import Drill, Exercise, SettingsError, Task
 from agent_envs.identity import IdentityEnv
 from agents.chat import Chat
+from agents.packing import pack
 from agents.tiny.tokenizer import build_tokenizer
-from runners.demonstrations import drill_tree
-from runners.pretrain import PretrainSettings, _drills, _fingerprint
+from runners.demonstrations import Demonstration, chain, drill_tree
+from runners.pretrain import PretrainSettings, _drills, _fingerprint, _make, _texts
 
 
 class Drilled(IdentityEnv):
@@ -33,6 +37,23 @@ def test_how_many_texts_acts_on_exercises_only() -> None:
         PretrainSettings(drill_texts=5, drills=0.0)
 
 
+def test_to_read_acts_on_exercises_only(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="read acts with drills above 0 only"):
+        PretrainSettings(read=0.5, drills=0.0)
+    with pytest.raises(SettingsError, match="identity has no texts that are exercised on"):
+        _make(IdentityEnv(), PretrainSettings(read=0.5, demonstrations=4, steps=1), Console(quiet=True), tmp_path)
+
+
+def test_what_is_read_are_the_texts_of_exercises_without_their_first_token() -> None:
+    chat = Chat(build_tokenizer(["a text of words"]))
+    drill = drill_tree(chat, ("a text", [Exercise("", "mend"), Exercise("", "words")]))
+    shown = chain(chat, Demonstration(("be brief", "a", ""), [("text", "of"), ("words", "")], True, [None] * 3))
+    batch = pack([shown, drill, shown, drill])
+    rows = _texts(batch, [shown, drill, shown, drill], [False, True, False, True])
+    assert batch.token_T[rows].tolist() == 2 * list(drill.tokens[1:])
+    assert (batch.action_T[rows] < 0).all() and not len(_texts(batch, [shown] * 4, [False] * 4))
+
+
 def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
     assert PretrainSettings(recall=0.1, recall_prompt="").recall_prompt == ""
     assert PretrainSettings(foretell=0.1, recall_prompt="").recall_prompt == ""
@@ -40,7 +61,7 @@ def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
         PretrainSettings(recall_prompt="")
 
 
-@pytest.mark.parametrize("name", ["recall", "foretell"])
+@pytest.mark.parametrize("name", ["read", "recall", "foretell"])
 def test_a_weight_below_nothing_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"pretrain: {name} must not be negative, but is -0.1"):
         PretrainSettings(**{name: -0.1})

@@ -17,11 +17,6 @@ from agent_envs.code.view import text_of
 from agent_envs.core import Exercise, Task
 
 
-def old_of(action: Action) -> str:
-    """The part that a REPLACE names."""
-    return old_and_new(action.body or "")[0].removesuffix("\n")
-
-
 def played(env: SmallEnv, task: Task, flaw: float = 0.0, seed: int = 0) -> tuple[list[str], float, bool]:
     """Names of the expert's actions, what they earned, and the verdict."""
     rng = np.random.default_rng(seed)
@@ -84,22 +79,36 @@ def test_the_words_that_a_tokenizer_keeps_whole() -> None:
     assert not any(len(word) == 1 and word.isalpha() for word in words)  # it would cut the others
 
 
-def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
+def repaired(lines: list[str], action: Action) -> list[str]:
+    """The lines after a REPLACE of a part of one of them, or an EDIT that puts one in."""
+    body = action.body or ""
+    if action.name == "EDIT":
+        at, behind = (int(part) - 1 for part in action.args.split(":"))
+        assert behind == at - 1 and 0 <= at <= len(lines) and body.count("\n") == 1
+        return [*lines[:at], body.removesuffix("\n"), *lines[at:]]
+    old, new = (part.removesuffix("\n") for part in old_and_new(body))
+    at = int(action.args) - 1
+    assert action.name == "REPLACE" and lines[at].count(old) == 1
+    return [*lines[:at], lines[at].replace(old, new), *lines[at + 1 :]]
+
+
+def test_exercises_mend_a_program_bug_by_bug() -> None:
     env = small()
     task = env.tasks("train")[0]
     rng = np.random.default_rng(0)
     shown, values = len(task.data.visible), {repr(case.expected) for case in (*task.data.visible, *task.data.hidden)}
-    heads, counts, whole, missed = set(), [], 0, list[str]()
+    named, counts, whole, put_in, missed = list[str](), [], 0, 0, list[str]()
     for _ in range(120):
         drill = env.drill(task, rng)
         assert drill is not None
         text, turns = drill
         rows = text.split("\n")
         lines = [row.partition("|")[2] for row in rows[1:]]
-        heads.add(rows[1])
+        named.append(rows[1])
         repairs, given = [turn for turn in turns if turn.wanted], [turn for turn in turns if not turn.wanted]
         undos = [turn for turn in given if turn.given == render("UNDO")]
-        assert rows[0] == "main.py: 5 lines" and len(undos) == len(repairs) - 1 <= 3 and turns[-1] == repairs[-1]
+        assert rows[0] == f"main.py: {len(lines)} lines"
+        assert len(undos) == len(repairs) - 1 <= 3 and turns[-1] == repairs[-1]
         assert set(undos) <= {Exercise(render("UNDO"), "", "undone: main.py")}
         looks = [turn.seen.split("\n") for turn in given if turn.given == render("TEST")]
         assert len(looks) == len(repairs), "one before each"
@@ -107,28 +116,32 @@ def test_exercises_mend_a_program_with_names_of_its_own_bug_by_bug() -> None:
             said = [row.partition(": ")[2] for row in look[:-1]]
             assert len(said) == shown > said.count("ok") and set(said) <= {"ok", *values}
             assert look[-1] == f"{said.count('ok')} of {shown} ok"
+
+        def opened(lines: list[str] = lines) -> None:
+            files = {"main.py": text_of(lines)}
+            env.reset(options={"task": replace(task, data=replace(task.data, files=files))})
+            do(env, "VIEW")
+
         for turn in given:
             if env.grammar.parse(turn.given).name == "REPLACE":
-                files = {"main.py": text_of(lines)}
-                env.reset(options={"task": replace(task, data=replace(task.data, files=files))})
-                do(env, "VIEW")
+                opened()
                 assert env.step(turn.given)[0] == turn.seen
                 missed.append(re.sub(r"found \d+ times.*", "found too often", turn.seen.split("\n")[0]))
         assert len({repair.wanted for repair in repairs}) == len(repairs), "none is made twice"
-        mended = lines
-        for repair in repairs:
-            action = env.grammar.parse(repair.given + repair.wanted)
-            old, new = old_of(action), old_and_new(action.body or "")[1].removesuffix("\n")
-            at = int(action.args) - 1
-            assert action.name == "REPLACE" and lines[at].count(old) == 1
-            changed = [*lines[:at], lines[at].replace(old, new), *lines[at + 1 :]]
-            compile("\n".join(changed), "changed", "exec")
-            assert f"edited\n{at}|" in repair.seen and f"\n{at + 1}|{changed[at]}" in repair.seen
-            mended = [*mended[:at], mended[at].replace(old, new), *mended[at + 1 :]]
+        actions = [env.grammar.parse(repair.wanted) for repair in repairs]
+        for repair, action in zip(repairs, actions, strict=True):
+            compile("\n".join(repaired(lines, action)), "changed", "exec")
+            opened()
+            assert env.step(repair.wanted)[0] == repair.seen
+        put_in += sum(action.name == "EDIT" for action in actions)
         assert sum("-=" in repair.wanted and "+=" in repair.wanted for repair in repairs) == 1, "the task's own bug"
+        mended = lines
+        for action in sorted(actions, key=lambda action: -int(action.args.split(":")[0])):  # numbers before stay right
+            mended = repaired(mended, action)
         whole += re.sub(r"\w+", "x", "\n".join(mended)) == re.sub(r"\w+", "x", TOTAL.rstrip("\n"))
         counts.append(len(repairs))
-    assert len(heads) > 90 and set(counts) == set(range(1, 5))
+    assert len(set(named)) > 40 and 40 < named.count("1|" + TOTAL.split("\n")[0]) < 80, "half keep their names"
+    assert set(counts) == set(range(1, 5)) and 10 < put_in < sum(counts) / 4
     assert set(missed) == {"not found", "nothing changed", "found too often"}
     assert 100 < len(missed) < 400
     assert whole >= 108, "all repairs together give the program that was asked for, but where one bug hid another"
@@ -138,7 +151,8 @@ def test_an_exercise_reads_like_an_episode() -> None:
     env = small()
     task = replace(env.tasks("train")[0], language="zh")
     rng = np.random.default_rng(0)
-    texts, turns = zip(*filter(None, (env.drill(task, rng) for _ in range(40))), strict=True)
+    whole = [drill for drill in (env.drill(task, rng) for _ in range(60)) if drill and "\n5|" in drill[0]]
+    texts, turns = zip(*whole, strict=True)
     # A repair, a look at the checks, and what takes the repair back.
     on_line_4 = [
         trio for told in turns for trio in zip(told, told[1:], told[2:], strict=False) if "(4)" in trio[0].wanted
