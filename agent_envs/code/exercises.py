@@ -49,11 +49,12 @@ class Place:
 
 
 def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -> Drill:
-    """A program with a bug and up to three others, which are mended in any order, each by itself: what was mended is
-    taken back. So what was tried already is not what is to be tried next. There are no turns where the bug of the task
-    is not one of a single line.
+    """A program with a bug and up to three others, which are mended in any order, each by itself: as checks still fail,
+    what was mended is taken back. So what was tried already is not what is to be tried next. There are no turns where
+    the bug of the task is not one of a single line.
 
-    As in an episode a look at the checks is between them, which says anything, and now and then a change that missed.
+    As in an episode a look at the checks is before and after each, which says anything, and now and then a change that
+    missed.
     """
     right = lines_of(solution)
     bugs = _mistaken(text, solution)
@@ -84,9 +85,8 @@ def exercise(text: str, solution: str, place: Place, rng: np.random.Generator) -
         around = echoed(lines, hunk.first, 1, place.echo)
         edited = f"{say('edited', place.language)}\n{numbered(lines, around.start, around.stop - 1)}"
         turns += [Exercise("", step.turn(), edited), *_look(place, rng)]
-        turns.append(Exercise(render("UNDO"), "", say("undone", place.language, names=place.name)))
-    last = max(i for i, turn in enumerate(turns) if turn.wanted)
-    return text, turns[: last + 1]
+        turns.append(Exercise("", render("UNDO"), say("undone", place.language, names=place.name)))
+    return text, turns
 
 
 def _look(place: Place, rng: np.random.Generator) -> list[Exercise]:

@@ -105,13 +105,14 @@ def test_exercises_mend_a_program_bug_by_bug() -> None:
         rows = text.split("\n")
         lines = [row.partition("|")[2] for row in rows[1:]]
         named.append(rows[1])
-        repairs, given = [turn for turn in turns if turn.wanted], [turn for turn in turns if not turn.wanted]
-        undos = [turn for turn in given if turn.given == render("UNDO")]
+        given = [turn for turn in turns if not turn.wanted]
+        undos = [turn for turn in turns if turn.wanted == render("UNDO")]
+        repairs = [turn for turn in turns if turn.wanted and turn not in undos]
         assert rows[0] == f"main.py: {len(lines)} lines"
-        assert len(undos) == len(repairs) - 1 <= 3 and turns[-1] == repairs[-1]
-        assert set(undos) <= {Exercise(render("UNDO"), "", "undone: main.py")}
+        assert len(undos) == len(repairs) <= 4 and turns[-1] == undos[-1]
+        assert set(undos) == {Exercise("", render("UNDO"), "undone: main.py")}
         looks = [turn.seen.split("\n") for turn in given if turn.given == render("TEST")]
-        assert len(looks) == len(repairs), "one before each"
+        assert len(looks) == len(repairs) + 1, "one before and after each"
         for look in looks:
             said = [row.partition(": ")[2] for row in look[:-1]]
             assert len(said) == shown > said.count("ok") and set(said) <= {"ok", *values}
