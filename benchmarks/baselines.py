@@ -11,7 +11,7 @@ import numpy as np
 
 from agent_envs.actions import render
 from agent_envs.code.env import CodeEnv
-from agent_envs.code.expert import changed, replaced
+from agent_envs.code.expert import changed, shortest
 from agent_envs.code.hunks import hunks
 from agent_envs.code.view import lines_of
 from agent_envs.core import Task, TextEnv
@@ -58,7 +58,7 @@ def random_change(env: CodeEnv, rng: np.random.Generator) -> str:
     ((name, text),) = now.now.files.items()
     if not now.now.has_seen(name, 1, len(lines_of(text))):
         return render("VIEW")
-    steps = (replaced(text, hunks(text, other)[0]) for other in rng.permutation(changed(text)))
+    steps = (shortest(text, hunks(text, other)[0]) for other in rng.permutation(changed(text)))
     return next((step.turn() for step in steps if step is not None), render("SUBMIT"))
 
 
