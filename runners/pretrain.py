@@ -212,6 +212,7 @@ def _train(
         (Muon(inside, settings.muon_lr), settings.muon_lr),
         (torch.optim.AdamW(rest, lr=settings.adam_lr, betas=(0.9, 0.95), weight_decay=0.0), settings.adam_lr),
     ]
+    ended = {id(node) for tree in chains for node in tree.walk()}  # nothing is to be foretold of an exercise
     rng = np.random.default_rng([settings.seed, 2])
     job = bar.add_task("cloning", total=settings.steps, note="")
     recent: list[float] = []
@@ -220,7 +221,7 @@ def _train(
         picks = [
             drills[int(rng.integers(len(drills)))] if d else chains[int(rng.integers(len(chains)))] for d in drilled
         ]
-        batch = pack(picks, critic_prompt if exercises else None)
+        batch = pack(picks, critic_prompt if exercises else None, asked=None if settings.recall > 0 else ended)
         hidden_TD = actor.hidden(batch)
         learned_T = (batch.action_T >= 0) & (batch.label_A[batch.action_T] != 0)
         loss = _surprise(actor, hidden_TD, batch, torch.nonzero(learned_T).squeeze(1))
