@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 TURNWISE_NEEDS_DOCKER=1 scripts/with_docker.sh \
-    .venv/bin/python -m pytest -q --color=no -m docker tests/agent_envs/code/sandbox "$@" | tee "$said"
+    .venv/bin/python -m pytest -q --color=no -m docker tests/agent_envs/code "$@" | tee "$said"
 summary=$(tail -n 1 "$said")
 if [[ ! $summary =~ [1-9][0-9]*\ passed || $summary =~ skipped ]]; then
     echo "error: not every test of the docker sandbox ran: $summary" >&2
