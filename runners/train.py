@@ -48,7 +48,12 @@ def begin(argv: Sequence[str], console: Console) -> Training:
     about = f"{Train.__doc__ or ''} --resume RUN, alone, goes on with a run that was stopped."
     train, parts = parse(Train, parts_of, argv, about=about)
     if train.init_from is not None:
-        train = replace(train, init_from=locate(train.init_from, console)[1])
+        earlier, chosen = locate(train.init_from, console)
+        train = replace(train, init_from=chosen)
+        if earlier.train.env != train.env:
+            console.print(f"init-from: it learned in {earlier.train.env!r}, and goes on in {train.env!r}")
+        elif earlier.parts[train.env] != parts[train.env]:
+            console.print(f"init-from: it learned in {train.env!r} with other settings")
     if "judge" in parts and (critic := parts["judge"].run) is not None:
         parts["judge"] = replace(parts["judge"], run=locate(critic, console)[1])
     torch.set_num_threads(train.threads)

@@ -304,6 +304,22 @@ def test_a_run_can_begin_from_what_another_learned(tmp_path: Path, whole: Path) 
         type(run.train)(init_from=whole, model="other/model")
 
 
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("identity",), ""),
+        (("identity", "--identity.length", "2"), "init-from: it learned in 'identity' with other settings\n"),
+        (("corridor",), "init-from: it learned in 'identity', and goes on in 'corridor'\n"),
+    ],
+)
+def test_it_says_that_what_it_begins_from_was_learned_elsewhere(
+    flags: tuple[str, ...], told: str, tmp_path: Path, whole: Path
+) -> None:
+    said = io.StringIO()
+    with begin(["--env", *flags, "--init-from", str(whole), "--out", str(tmp_path / "run")], Console(file=said)):
+        assert said.getvalue().partition("run folder")[0] == told
+
+
 # -- as a process ----------------------------------------------------------------------------------------------------
 
 
