@@ -83,8 +83,8 @@ class Evaluate:
     those that show most."""
     samples: int = 4
     """Sampled episodes per task, of react for pass@k (the greedy measurement plays one) and of early-stop."""
-    temperature: float = 1.0
-    """Temperature of the sampled episodes."""
+    temperature: float | None = None
+    """Temperature of the sampled episodes. By default they are sampled as in the run's training, or at 1."""
     seed: int = 0
     """Seed of the sampling."""
     out: Path | None = None
@@ -102,6 +102,8 @@ class Evaluate:
         for name in ("tasks", "samples", "slots", "threads"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if self.temperature is not None:
+            SamplingSettings(self.temperature)
         check_scorers(self.agent, self.scorer)
         if self.samples != 4 and self.agent in (Agent.BEST_OF_N, Agent.TOT):
             raise ValueError(f"samples acts with react and early-stop only, not with {self.agent}")
@@ -131,6 +133,13 @@ def run_of(evaluate: Evaluate) -> Run | None:
 def env_of(evaluate: Evaluate, run: Run | None) -> str:
     """The environment that is named, or that of the run, or the wiki."""
     return evaluate.env or (run.train.env if run else "wiki")
+
+
+def sampling_of(evaluate: Evaluate, run: Run | None) -> SamplingSettings:
+    """How tokens are drawn: at the temperature that is named, or as in the run's training, or as the model has them."""
+    if evaluate.temperature is not None:
+        return SamplingSettings(evaluate.temperature)
+    return run.train.sampling() if run else SamplingSettings()
 
 
 @dataclass(frozen=True)
@@ -171,18 +180,17 @@ def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], cons
 
 
 def measure(
-    evaluate: Evaluate, controller: Controller, policies: Policies, tasks: Sequence[Task], console: Console
-) -> dict[str, dict[str, Result]]:
+    evaluate: Evaluate, sampling: SamplingSettings, controller: Controller, policies: Policies, tasks: Sequence[Task],
+    console: Console,
+) -> dict[str, dict[str, Result]]:  # fmt: skip
     """{policy: {"sampled": …, "greedy": …}} on the same tasks."""
     found: dict[str, dict[str, Result]] = {}
     for version, (name, adapter) in enumerate(policies.adapters.items()):
         controller.load(version, adapter)
         found[name] = {}
         for mode, greedy, samples in (("sampled", False, evaluate.samples), ("greedy", True, 1)):
-            sampling = SamplingSettings(evaluate.temperature, greedy)
-            found[name][mode] = evaluate_tasks(
-                controller, sampling, tasks, console, seed=evaluate.seed, samples=samples
-            )
+            drawn = replace(sampling, greedy=greedy)
+            found[name][mode] = evaluate_tasks(controller, drawn, tasks, console, seed=evaluate.seed, samples=samples)
     return found
 
 
@@ -207,12 +215,11 @@ def scored_player(controller: Controller, policies: Policies, env: TextEnv, cons
 
 
 def by_scores(
-    evaluate: Evaluate, parts: Mapping[str, Any], controller: Controller, policies: Policies, env: TextEnv,
-    tasks: Sequence[Task], console: Console,
+    evaluate: Evaluate, parts: Mapping[str, Any], sampling: SamplingSettings, controller: Controller,
+    policies: Policies, env: TextEnv, tasks: Sequence[Task], console: Console,
 ) -> dict[str, Any]:  # fmt: skip
     """Measures an agent that goes by scores, shows it, and writes its files. Raises UserError."""
     scorers = scorers_of(evaluate.agent, evaluate.scorer)
-    sampling = SamplingSettings(evaluate.temperature)
     asked = Asked(evaluate.agent, scorers, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
     player = scored_player(controller, policies, env, console)
     check(asked, player, evaluate.split)
@@ -226,11 +233,11 @@ def by_scores(
 
 
 def by_playing(
-    evaluate: Evaluate, controller: Controller, policies: Policies, env: TextEnv, tasks: Sequence[Task],
-    console: Console,
+    evaluate: Evaluate, sampling: SamplingSettings, controller: Controller, policies: Policies, env: TextEnv,
+    tasks: Sequence[Task], console: Console,
 ) -> dict[str, Any]:  # fmt: skip
     """Measures the policies as they are, and the critic. Raises UserError."""
-    found = measure(evaluate, controller, policies, tasks, console)
+    found = measure(evaluate, sampling, controller, policies, tasks, console)
     figures = evaluation_report.figures_of(found)
     evaluation_report.show(figures, console)
     told = looked_into(found, policies, env)
@@ -246,7 +253,9 @@ def by_playing(
 
 def main() -> None:
     evaluate, parts = parse(Evaluate, parts_of, about=Evaluate.__doc__ or "")
-    evaluate = replace(evaluate, env=env_of(evaluate, run_of(evaluate)))
+    run = run_of(evaluate)
+    sampling = sampling_of(evaluate, run)
+    evaluate = replace(evaluate, env=env_of(evaluate, run), temperature=sampling.temperature)
     torch.set_num_threads(evaluate.threads)
     console = Console()
     env = registry.make(evaluate.env, parts[evaluate.env])
@@ -258,12 +267,13 @@ def main() -> None:
     policies = policies_of(evaluate, env, parts, console)
     workers = LocalWorkers(lambda: policies.worker)
     console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
+    console.print(f"temperature of the sampled episodes: {sampling.temperature:g}", highlight=False)
     try:
         controller = Controller(workers, evaluate.slots, parts["faults"])
         if evaluate.agent == Agent.REACT:
-            figures = by_playing(evaluate, controller, policies, env, tasks, console)
+            figures = by_playing(evaluate, sampling, controller, policies, env, tasks, console)
         else:
-            figures = by_scores(evaluate, parts, controller, policies, env, tasks, console)
+            figures = by_scores(evaluate, parts, sampling, controller, policies, env, tasks, console)
     finally:
         workers.close()
     if evaluate.out:

@@ -48,13 +48,24 @@ def measured(run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_run_is_measured_with_its_own_settings_unless_told(run_folder: Path, tmp_path: Path) -> None:
     other = shutil.copytree(run_folder, tmp_path / "other")
     text = (other / "config.yaml").read_text("utf-8")
-    assert "  length: 3\n" in text and "  max_action_tokens: 16\n" in text
-    (other / "config.yaml").write_text(text.replace("  length: 3\n", "  length: 2\n"), "utf-8")
+    for old, new in (("  length: 3\n", "  length: 2\n"), ("\ntemperature: 1.0\n", "\ntemperature: 0.5\n")):
+        assert old in text
+        text = text.replace(old, new)
+    assert "  max_action_tokens: 16\n" in text
+    (other / "config.yaml").write_text(text, "utf-8")
 
     def settings(*argv: str) -> tuple[str, int, int]:
         asked, parts = parse(evaluate.Evaluate, evaluate.parts_of, argv, about="")
         env = evaluate.env_of(asked, evaluate.run_of(asked))
         return env, parts[env].length if env == "identity" else 0, parts["react"].max_action_tokens
+
+    def temperature(*argv: str) -> float:
+        asked, _ = parse(evaluate.Evaluate, evaluate.parts_of, argv, about="")
+        return evaluate.sampling_of(asked, evaluate.run_of(asked)).temperature
+
+    assert temperature("--model", str(other)) == 0.5
+    assert temperature("--model", str(other), "--temperature", "0.7") == 0.7
+    assert temperature() == 1.0
 
     assert settings("--model", str(other)) == ("identity", 2, 16)
     assert settings("--model", str(other), "--identity.length", "4") == ("identity", 4, 16)
