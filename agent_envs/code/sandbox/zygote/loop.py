@@ -11,7 +11,7 @@ import os
 import select
 from collections.abc import Callable, Sequence
 
-from agent_envs.code.sandbox.zygote import payload, python, run, slot, wire
+from agent_envs.code.sandbox.zygote import payload, processors, python, run, slot, wire
 from agent_envs.code.sandbox.zygote.cage import Cage
 
 _WARM = "bisect collections copy datetime functools heapq itertools json math operator random re string typing"
@@ -46,8 +46,9 @@ def serve(controls: Sequence[int], cage: Cage, ready: Callable[[], None]) -> Non
     """
     _settle(cage)
     listen, say = os.pipe()
-    for control in controls:
+    for worker, control in enumerate(controls):
         if os.fork() == 0:
+            processors.keep_to_own(worker, len(controls))
             os.close(listen)
             for other in controls:
                 if other != control:

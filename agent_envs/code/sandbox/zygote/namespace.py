@@ -31,7 +31,7 @@ _ALL = (
     | linux.CLONE_NEWUTS
     | linux.CLONE_NEWCGROUP
 )
-_RUN = linux.CLONE_NEWNS | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS | linux.CLONE_NEWCGROUP
+_RUN = linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS | linux.CLONE_NEWCGROUP
 
 
 class NamespaceCage(Cage):
@@ -42,7 +42,7 @@ class NamespaceCage(Cage):
         self._trees = trees
         self._group: Group | None = None
         self._filter = seccomp.program(os.uname().machine)
-        self._proc = self._pids = -1
+        self._proc = -1
         self._shows_processes = True
 
     def start(self) -> None:
@@ -58,7 +58,6 @@ class NamespaceCage(Cage):
         with _step("mount a file system in a user namespace"):
             self._shows_processes = tree.make_root(self._readable)
         socket.sethostname("sandbox")
-        self._pids = os.open("self/ns/pid", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
 
     def settle(self) -> None:
         if self._trees:
@@ -66,16 +65,10 @@ class NamespaceCage(Cage):
             self._group.make()
 
     def fork(self) -> int:
-        linux.unshare(linux.CLONE_NEWPID)  # for the next child only; it is its first process
-        try:
-            return os.fork()
-        finally:
-            with contextlib.suppress(OSError):  # the child has no way back, and needs none
-                linux.setns(self._pids, linux.CLONE_NEWPID)
+        return linux.fork(_RUN)
 
     def prepare(self) -> None:
         linux.set_dumpable(False)
-        linux.unshare(_RUN)
 
     def enter(self, bounds: Bounds) -> None:
         tree.mount_box(bounds.disk, bounds.inodes, proc=self._shows_processes)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from agent_envs.code.sandbox.zygote import linux, python
+from agent_envs.code.sandbox.zygote import linux, processors, python
 from agent_envs.code.sandbox.zygote.cage import Bounds, Cage
 
 _NOT_FOUND, _NOT_RUNNABLE = 127, 126  # as a shell says it
@@ -28,6 +28,7 @@ def become(cage: Cage, argv: list[str], bounds: Bounds, streams: Mapping[int, in
         os.chdir(cage.work)
         if os.environ["TMPDIR"] != cage.temporary:
             os.environ["HOME"] = os.environ["TMPDIR"] = cage.temporary
+        processors.let_go()
         cage.confine(bounds)
         linux.close_range(3, say - 1)
         linux.close_range(say + 1, linux.LAST_DESCRIPTOR)

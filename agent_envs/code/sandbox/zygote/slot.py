@@ -35,7 +35,6 @@ def serve(control: int, cage: Cage, say: int) -> NoReturn:
         os.write(say, b"r")
         os.close(say)
         orders = socket.socket(fileno=control)
-        signal.signal(signal.SIGCHLD, reap)
         while _one_more(orders, cage):
             pass
     except OSError:
@@ -66,7 +65,6 @@ def _one_more(orders: socket.socket, cage: Cage) -> bool:
 
 def _supervise(orders: socket.socket, cage: Cage, say: int) -> NoReturn:
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         linux.die_with_parent(signal.SIGKILL)
         failure = ""
         try:
@@ -105,6 +103,7 @@ def _refuse(orders: socket.socket, why: str) -> bool:
 
 
 def _await_ended() -> None:
+    reap()
     while len(_children) > _AT_ONCE:
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)

@@ -208,3 +208,26 @@ def test_no_descriptor_of_the_host_is_there_whatever_its_number() -> None:
         for fd in low:
             os.close(fd)
     assert listed.stdout == b"[0, 1, 2, 3]\n"  # the last is that of the list itself
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="takes two processors")
+@pytest.mark.parametrize("wall", LOCAL)
+def test_a_worker_keeps_to_its_processor_when_there_is_one_for_each_and_programs_to_none(wall: str) -> None:
+    every = os.sched_getaffinity(0)
+    two = set(sorted(every)[:2])
+    ask = Job(("python", "-c", "import os; print(sorted(os.sched_getaffinity(0)))"))
+    os.sched_setaffinity(0, two)
+    try:
+        for workers in (1, 2, 3):
+            with opened(wall, workers=workers) as sandbox:
+                assert isinstance(sandbox, WarmSandbox)
+                answers = sandbox.run_many([ask] * 6)
+                kept = []
+                for pid in descendants(sandbox.pid):
+                    with contextlib.suppress(ProcessLookupError):  # a supervisor that was still ending
+                        kept.append(os.sched_getaffinity(pid))
+            assert {answer.stdout.decode().strip() for answer in answers} == {str(sorted(two))}
+            alone = {processor for processors in kept if len(processors) == 1 for processor in processors}
+            assert alone == (two if workers == 2 else set())
+    finally:
+        os.sched_setaffinity(0, every)
