@@ -22,6 +22,7 @@ from agent_envs.puzzle.protocol import Puzzle
 from agent_envs.puzzle.queens import NQueens, Queens
 from agent_envs.puzzle.sokoban import Board, Room, Sokoban
 from agent_envs.puzzle.sudoku4 import Sudoku4
+from agent_envs.puzzle.tasks import split_of
 
 
 # ---- numbers: every value of every expression, negative ones too, by splitting what there is in two ----------------
@@ -222,6 +223,14 @@ def test_blocks_by_hand() -> None:
             puzzle.play(board, text)
     assert puzzle.play(board, " B to C ").stacks == ("a", "cb")
     assert puzzle.distance(Blocks(("ab", "c"), ("ba", "c"))) == 2
+
+
+def test_a_quadruple_of_game24_is_in_the_same_split_of_countdown() -> None:
+    # A policy may learn countdown with numbers to 13 first and game24 afterwards.
+    countdown = PuzzleEnv(PuzzleConfig(kind=Kind.COUNTDOWN, largest=13)).puzzle
+    for split in ("train", "valid", "test"):
+        boards = [task.data.board for task in PuzzleEnv(PuzzleConfig(kind=Kind.GAME24)).tasks(split)]
+        assert {split_of(countdown.key(board)) for board in boards} == {split}
 
 
 @pytest.mark.parametrize("kind", sorted(set(Kind) - {Kind.GAME24}))
