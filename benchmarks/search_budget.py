@@ -32,7 +32,6 @@ from rich.console import Console
 
 from agent_envs import registry
 from agent_envs.core import Task
-from agents.engine import SamplingSettings
 from agents.scorers import SEARCHERS, ScorerKind
 from agents.tot import Strategy, ToTSettings
 from benchmarks import timing
@@ -221,7 +220,7 @@ def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Asked, 
     controller.load(0, policies.adapters["trained"])
     player = scored_player(controller, policies, env, console)
     kinds = tuple(k for k in CHOOSERS if player.verifies or not k.startswith("end_value"))
-    sampling = SamplingSettings(run.train.temperature)
+    sampling = run.train.sampling()
     asked = Asked(Agent.BEST_OF_N, kinds, {}, sampling, settings.samples, settings.seed, settings.slots)
     return player, asked, workers, identity(settings, run, chosen)
 

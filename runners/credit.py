@@ -30,7 +30,6 @@ from rich.console import Console
 from rich.table import Table
 
 from agent_envs import registry
-from agents.engine import SamplingSettings
 from agents.episode import Episode, EpisodeId, Job
 from agents.forest import grow
 from algorithms import algorithm_class
@@ -142,7 +141,7 @@ def play(credit: Credit, run: Run, console: Console) -> dict[str, list[Episode]]
     try:
         for version, name in enumerate(WHEN):
             controller.load(version, policies.adapters[name])
-            found[name] = controller.play(jobs, SamplingSettings(run.train.temperature)).episodes
+            found[name] = controller.play(jobs, run.train.sampling()).episodes
     finally:
         workers.close()
     return found

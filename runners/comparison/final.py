@@ -21,7 +21,6 @@ import torch
 from rich.console import Console
 
 from agent_envs import registry
-from agents.engine import SamplingSettings
 from runners.comparison.runs import Measured
 from runners.config import dump_json, parse, run_program
 from runners.evaluate import Evaluate, policies_of
@@ -63,7 +62,7 @@ def measure(final: Final, console: Console) -> dict[str, Any]:
     controller.load(0, policies.adapters[final.policy])
 
     def play(tasks: int, samples: int, greedy: bool) -> Result:
-        sampling = SamplingSettings(run.train.temperature, greedy)
+        sampling = run.train.sampling(greedy)
         chosen = pick_tasks(env, "test", tasks)
         return evaluate_tasks(controller, sampling, chosen, console, seed=run.train.seed, samples=samples)
 
