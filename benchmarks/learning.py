@@ -85,6 +85,7 @@ def shown_nothing(run: Run, tasks: int, console: Console) -> Interval:
     policies = policies_of(Evaluate(env=name, model=str(run.folder)), env, parts, console)
     worker = policies.worker
     worker.engine.load(1, policies.adapters["trained"])
+    worker.engine.sampling = run.train.sampling()
     jobs = [Job(task) for task in pick_tasks(env, "test", tasks)]
     blind = blanked(type(env))
     played = rollout(lambda: blind(parts[name]), worker.engine, worker.chat, jobs, parts["react"])

@@ -8,21 +8,27 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 from random import Random
 
-from agent_envs.puzzle.arithmetic import Arithmetic, Numbers, fewest_products
+from agent_envs.puzzle.arithmetic import Arithmetic, Numbers, drawn, fewest_products
+
+_LARGEST = 13
 
 
 @dataclass(frozen=True)
 class Game24(Arithmetic):
     """Level 1 can be done by + and - alone, level 2 needs one product or quotient, level 3 more."""
 
+    other_targets: bool = False
+    """Whether what is drawn may lead to any number from 1 to 99."""
     whole = False
-    goal = "Combine the numbers, two at a time, until only 24 is left. Use + - * /. Fractions are allowed."
+    goal = "Combine the numbers, two at a time, until only the target is left. Use + - * /. Fractions are allowed."
     longest = 3
 
     def every(self, level: int) -> Sequence[Numbers]:
         return _solvable()[level]
 
     def draw(self, rng: Random, level: int) -> Numbers:
+        if self.other_targets:
+            return drawn(rng, level, count=4, largest=_LARGEST, whole=self.whole)
         return rng.choice(self.every(level))
 
     def key(self, board: Numbers) -> str:
@@ -33,7 +39,7 @@ class Game24(Arithmetic):
 def _solvable() -> dict[int, tuple[Numbers, ...]]:
     """Level → boards. Takes some seconds."""
     found: dict[int, list[Numbers]] = {1: [], 2: [], 3: []}
-    for numbers in combinations_with_replacement(range(13, 0, -1), 4):
+    for numbers in combinations_with_replacement(range(_LARGEST, 0, -1), 4):
         products = fewest_products(numbers, 24, whole=False)
         if products is not None:
             found[1 + min(products, 2)].append(Numbers(numbers, 24))

@@ -20,7 +20,7 @@ def puzzle_of(config: PuzzleConfig) -> Puzzle[Any]:
     """The rules that the settings name."""
     match config.kind:
         case Kind.GAME24:
-            return Game24()
+            return Game24(config.other_targets)
         case Kind.COUNTDOWN:
             return Countdown(config.numbers, config.largest)
         case Kind.SUDOKU4:

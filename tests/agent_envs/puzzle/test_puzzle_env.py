@@ -186,6 +186,7 @@ def test_the_flawed_demonstrator_is_wrong_where_it_can_be_and_recovers() -> None
         {"kind": Kind.GAME24, "numbers": 5},
         {"kind": Kind.SOKOBAN, "largest": 12},
         {"kind": Kind.GAME24, "train_tasks": 100},
+        {"kind": Kind.COUNTDOWN, "other_targets": True},
         {"spare": -1},
         {"skill": 1.0},
         {"train_tasks": 0},
