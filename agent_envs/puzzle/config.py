@@ -66,7 +66,7 @@ class PuzzleConfig:
             raise SettingsError(f"puzzle: other_targets acts with kind game24 only, not with {self.kind}")
         if self.kind == Kind.GAME24 and not self.other_targets and self.train_tasks != 20000:
             raise SettingsError(
-                "puzzle: train_tasks does not act with kind game24, which has as many as there are, unless other_targets"
+                "puzzle: train_tasks acts with kind game24 only beside other_targets; else it has as many as there are"
             )
         if not 3 <= self.numbers <= 6 or not 6 <= self.largest <= 100:
             raise SettingsError(
