@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from random import Random
 
 from agent_envs.actions import ActionError, Verb
 from agent_envs.puzzle.protocol import Puzzle
@@ -19,7 +18,6 @@ from agent_envs.puzzle.protocol import Puzzle
 Number = int | Fraction
 _SIGNS = {"×": "*", "x": "*", "X": "*", "·": "*", "÷": "/", ":": "/", "−": "-"}
 _LONGEST_NUMBER = 16
-TARGETS = range(1, 100)
 
 
 @dataclass(frozen=True)
@@ -94,25 +92,6 @@ class Arithmetic(Puzzle[Numbers]):
     def thought(self, board: Numbers, move: str) -> str:
         a, sign, b = self._read(board, move)
         return f"{move}={_apply(a, sign, b)}"
-
-
-def drawn(rng: Random, level: int, *, count: int, largest: int, whole: bool) -> Numbers:
-    """``count`` numbers from 1 to ``largest`` and one of the `TARGETS` that they lead to, of that level."""
-    while True:
-        left = tuple(sorted((rng.randint(1, largest) for _ in range(count)), reverse=True))
-        target = _reached(left, rng, products=level > 1, whole=whole)
-        if target in TARGETS:
-            needed = fewest_products(left, int(target), whole)
-            assert needed is not None
-            if min(needed, 2) == level - 1:
-                return Numbers(left, int(target))
-
-
-def _reached(left: tuple[Number, ...], rng: Random, *, products: bool, whole: bool) -> Number:
-    """What comes of combining the numbers at random."""
-    while len(left) > 1:
-        left = rng.choice([rest for text, rest in steps(left, whole) if products or "+" in text or "-" in text])
-    return left[0]
 
 
 def fewest_products(left: tuple[Number, ...], target: int, whole: bool) -> int | None:

@@ -39,7 +39,7 @@ class PuzzleConfig:
     largest: int = 9
     """Countdown only: they are drawn from 1 to this."""
     other_targets: bool = False
-    """Game24 only: learn from quadruples that lead to any number from 1 to 99; those of 24 are too few for some models.
+    """Game24 only: learn from quadruples that lead to any number from 1 to 48; those of 24 are too few for some models.
     Validated and tested is on 24 all the same."""
     skill: float = 0.7
     """Chance that the agent of whom the oracle speaks makes a perfect turn; its other turns are wasted."""

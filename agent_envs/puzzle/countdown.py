@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from agent_envs.puzzle.arithmetic import Arithmetic, Numbers, drawn
+from agent_envs.puzzle.arithmetic import Arithmetic, Number, Numbers, fewest_products, steps
+
+TARGETS = range(1, 100)
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,21 @@ class Countdown(Arithmetic):
         return self.numbers - 1
 
     def draw(self, rng: Random, level: int) -> Numbers:
-        return drawn(rng, level, count=self.numbers, largest=self.largest, whole=self.whole)
+        while True:
+            left = tuple(sorted((rng.randint(1, self.largest) for _ in range(self.numbers)), reverse=True))
+            target = _reached(left, rng, products=level > 1)
+            if target in TARGETS:
+                needed = fewest_products(left, int(target), whole=True)
+                assert needed is not None
+                if min(needed, 2) == level - 1:
+                    return Numbers(left, int(target))
 
     def key(self, board: Numbers) -> str:
         return self.show(board)
+
+
+def _reached(left: tuple[Number, ...], rng: Random, *, products: bool) -> Number:
+    """What comes of combining the numbers at random."""
+    while len(left) > 1:
+        left = rng.choice([rest for text, rest in steps(left, whole=True) if products or "+" in text or "-" in text])
+    return left[0]

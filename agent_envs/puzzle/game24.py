@@ -8,9 +8,10 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 from random import Random
 
-from agent_envs.puzzle.arithmetic import Arithmetic, Numbers, drawn, fewest_products
+from agent_envs.puzzle.arithmetic import Arithmetic, Numbers, fewest_products
 
 _LARGEST = 13
+_TARGETS = range(1, 49)
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Game24(Arithmetic):
     """Level 1 can be done by + and - alone, level 2 needs one product or quotient, level 3 more."""
 
     other_targets: bool = False
-    """Whether what is drawn may lead to any number from 1 to 99."""
+    """Whether what is drawn may lead to any number from 1 to 48, each as often as the others."""
     whole = False
     goal = "Combine the numbers, two at a time, until only the target is left. Use + - * /. Fractions are allowed."
     longest = 3
@@ -28,11 +29,20 @@ class Game24(Arithmetic):
 
     def draw(self, rng: Random, level: int) -> Numbers:
         if self.other_targets:
-            return drawn(rng, level, count=4, largest=_LARGEST, whole=self.whole)
+            return _drawn(rng, level)
         return rng.choice(self.every(level))
 
     def key(self, board: Numbers) -> str:
         return self.show(board)
+
+
+def _drawn(rng: Random, level: int) -> Numbers:
+    while True:
+        numbers = tuple(sorted((rng.randint(1, _LARGEST) for _ in range(4)), reverse=True))
+        target = rng.choice(_TARGETS)
+        products = fewest_products(numbers, target, whole=False)
+        if products is not None and min(products, 2) == level - 1:
+            return Numbers(numbers, target)
 
 
 @lru_cache(maxsize=1)
