@@ -5,6 +5,7 @@ Invariant: a program may use every processor that the sandbox may; only what ser
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 _all: set[int] = set()
@@ -18,8 +19,9 @@ def keep_to_own(worker: int, workers: int) -> None:
     """
     processors = os.sched_getaffinity(0)
     if 1 < workers == len(processors):
-        _all.update(processors)
-        os.sched_setaffinity(0, {sorted(processors)[worker]})
+        with contextlib.suppress(OSError):  # forbidden: runs cost a little more
+            os.sched_setaffinity(0, {sorted(processors)[worker]})
+            _all.update(processors)
 
 
 def let_go() -> None:
