@@ -105,7 +105,12 @@ def test_bombs_beside_an_honest_run() -> None:
     eats = "x = []\nwhile True:\n    try:\n        x.append(bytes(1 << 20))\n    except MemoryError:\n        pass\n"
     honest = Job(["python", "-c", "print(sum(range(10**5)))"], limits=LIMITS)
     with opened("namespace", workers=3) as sandbox:
-        jobs = [Job(["python", "-c", forks], limits=limits), Job(["python", "-c", eats], limits=limits), honest]
+        # Sixteen interpreters fit in 128 MB but not always in 64: the forks would then end by memory, not by time.
+        jobs = [
+            Job(["python", "-c", forks], limits=replace(limits, memory_mb=128)),
+            Job(["python", "-c", eats], limits=limits),
+            honest,
+        ]
         bomb, other, fine = sandbox.run_many(jobs)
         assert fine.stdout == b"4999950000\n" and fine.wall < 5
         assert bomb.status is Status.TIMEOUT and other.status in (Status.TIMEOUT, Status.OOM)
