@@ -20,9 +20,9 @@ def puzzle_of(config: PuzzleConfig) -> Puzzle[Any]:
     """The rules that the settings name."""
     match config.kind:
         case Kind.GAME24:
-            return Game24(config.other_targets)
+            return Game24() if config.largest is None else Game24(config.largest)
         case Kind.COUNTDOWN:
-            return Countdown(config.numbers, config.largest)
+            return Countdown(config.numbers) if config.largest is None else Countdown(config.numbers, config.largest)
         case Kind.SUDOKU4:
             return Sudoku4()
         case Kind.QUEENS:

@@ -74,7 +74,7 @@ def split_of(key: str) -> str:
 @lru_cache(maxsize=16)
 def _named(config: PuzzleConfig, split: str) -> tuple[tuple[int, Any], ...] | None:
     """(level, board) of every puzzle of a split, in an order drawn from the seed; None where they are drawn."""
-    if split == "train" and config.other_targets:
+    if split == "train" and config.learns_from_larger:
         return None
     puzzle, found = puzzle_of(config), []
     for level in sorted(config.chosen_levels):
