@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import io
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,10 @@ class UserError(Exception):
 
 
 def run_program(main: Callable[[], None]) -> None:
-    """Runs ``main``; what the user can mend ends it with one line on stderr and exit status 2."""
+    """Runs ``main``; what the user can mend ends it with one line on stderr and exit status 2.
+
+    Where nobody reads its output any more, as behind ``| head``, it ends without a word and with a shell's status.
+    """
     from agent_envs.core import BackendUnavailable, SettingsError
     from agents.errors import ChatError, ModelError
 
@@ -39,6 +43,13 @@ def run_program(main: Callable[[], None]) -> None:
         sys.exit(_fail(str(error)))
     except KeyboardInterrupt:
         sys.exit(_fail("interrupted", 130))
+    except BrokenPipeError:
+        try:
+            print(flush=True)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is flushed at the end is not to fail again
+            sys.exit(141)
+        raise
 
 
 def _fail(message: str, status: int = 2) -> int:

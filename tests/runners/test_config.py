@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -235,3 +238,25 @@ def test_every_setting_of_the_programs_is_read_back(tmp_path: Path) -> None:
 def test_json_has_no_infinities() -> None:
     text = dump_json({"a": math.inf, "b": [math.nan, 1.5], "c": Pond()})
     assert json.loads(text, parse_constant=lambda name: pytest.fail(name))["b"] == [None, 1.5]
+
+
+def behind_head(program: str) -> tuple[int, str]:
+    """Status and errors of a program of which one line of output is read."""
+    code = f"from runners.config import run_program\ndef main():\n    {program}\nrun_program(main)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=PIPE, stderr=PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        assert running.stdout.readline() == "x\n"
+        running.stdout.close()
+        told = running.stderr.read()
+    return running.returncode, told
+
+
+def test_output_that_nobody_reads_any_more_ends_a_program_without_a_word() -> None:
+    assert behind_head("print('x\\n' * 10**6)") == (141, "")
+
+
+def test_another_broken_pipe_is_still_a_fault() -> None:
+    # Its own output is a pipe that is read to the end.
+    code = "from runners.config import run_program\ndef main():\n    raise BrokenPipeError\nrun_program(main)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 1 and "Traceback" in found.stderr
