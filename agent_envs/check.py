@@ -156,7 +156,7 @@ def check_any_text(make: Make, tasks: int, seed: int) -> None:
 
 
 def check_turn_limit(make: Make, tasks: int, seed: int) -> None:
-    """The turn limit truncates, never terminates; nothing is played after the end."""
+    """Turns that are part of the task end it, and the turn limit truncates; nothing is played after the end."""
     env = make()
     try:
         make().step("x")
@@ -165,13 +165,14 @@ def check_turn_limit(make: Make, tasks: int, seed: int) -> None:
     else:
         raise ContractError(f"{env.name}: step before reset must raise gymnasium.error.ResetNeeded")
     env.reset(seed=seed)
-    for turn in range(1, env.max_turns + 1):
+    limit = _limit(env)
+    for turn in range(1, limit + 1):
         _, _, terminated, truncated, info = step(env, idle(env))
         need(info["invalid"] or bool(env.openings), env, "a turn without an action must be invalid")
-        need(
-            not terminated and truncated == (turn == env.max_turns), env, f"turn {turn} of {env.max_turns} ends wrongly"
-        )
-        need(info["success"] is (False if truncated else None), env, "success is None until the end, then a bool")
+        last = turn == limit
+        ends = (last, False) if env.task_turns else (False, last)
+        need((terminated, truncated) == ends, env, f"turn {turn} of {limit} ends wrongly")
+        need(info["success"] is (False if last else None), env, "success is None until the end, then a bool")
     try:
         env.step("x")
     except ResetNeeded:
@@ -227,7 +228,12 @@ def _turns(env: TextEnv, task: Task, seed: int) -> list[str]:
     while not over:
         turns.append(env.expert())
         over = any(env.step(turns[-1])[2:4])
-    return [turns[0], idle(env), *turns[1:]] if 1 < len(turns) < env.max_turns else turns
+    return [turns[0], idle(env), *turns[1:]] if 1 < len(turns) < _limit(env) else turns
+
+
+def _limit(env: TextEnv) -> int:
+    """After how many turns an episode of the present task is over at the latest."""
+    return env.task_turns or env.max_turns
 
 
 def _replay(env: TextEnv, turns: list[str], task: Task, seed: int) -> list[Any]:

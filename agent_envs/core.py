@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, overload
 
 import gymnasium
@@ -237,6 +237,15 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """
         return None
 
+    @property
+    def task_turns(self) -> int | None:
+        """How many turns are part of the task: with the last of them the episode terminates, whatever was written.
+
+        At most `max_turns`. None where there is no such limit, and `max_turns` cuts the episode. The difference matters
+        to a critic: what is cut is worth what its last state is worth, and what has failed is worth nothing.
+        """
+        return None
+
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         """Numbers for `info["metrics"]`; scores of the whole episode only when it is `over`."""
         return {}
@@ -345,6 +354,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
             self._invalid_turns += 1
             error = refusal.text(self._language)
             outcome = Outcome(self.grammar.refuse(error, self._language), self._invalid_reward())
+        if self.task_turns is not None and self.turn >= self.task_turns and not outcome.terminated:
+            outcome = replace(outcome, text="", terminated=True)
         truncated = not outcome.terminated and self.turn >= self.max_turns
         self._over = outcome.terminated or truncated
         success = bool(outcome.terminated and outcome.success) if self._over else None

@@ -44,7 +44,7 @@ class ReasoningGymConfig:
     turns: int = 6
     """Turns within which the answer must be given."""
     max_turns: int = 12
-    """Turns after which an episode is cut; only turns that are no action make it longer than `turns`."""
+    """No episode has more turns: more `turns` are refused."""
     score_seconds: int = 2
     """Computing time for the scoring of one answer."""
 
@@ -106,19 +106,17 @@ class ReasoningGymEnv(TextEnv):
     def _copy_state(self, state: State) -> State:
         return state
 
+    @property
+    def task_turns(self) -> int:
+        return self.config.turns
+
     def _act(self, action: Action) -> Outcome:
-        left, state = self.config.turns - self.turn, self._state
-        if left < 0:
-            return Outcome("", terminated=True)
+        left, state = self.task_turns - self.turn, self._state
         if action.name == "DRAFT":
             self._state = State(state.drafts + 1)
-            return Outcome(
-                f"noted, {left} {'turn' if left == 1 else 'turns'} left" if left else "", terminated=not left
-            )
+            return Outcome(f"noted, {left} {'turn' if left == 1 else 'turns'} left")
         if len(action.args) > _LONGEST:
-            if left:
-                raise ActionError(f"an answer has at most {_LONGEST} characters", f"答案最多 {_LONGEST} 个字符")
-            return Outcome("", terminated=True)
+            raise ActionError(f"an answer has at most {_LONGEST} characters", f"答案最多 {_LONGEST} 个字符")
         right = self._right(read(action.args))
         self._state = State(state.drafts, unverified=right is None)
         return Outcome("", float(right is True), terminated=True, success=right is True)

@@ -43,8 +43,7 @@ class PuzzleConfig:
     skill: float = 0.7
     """Chance that the agent of whom the oracle speaks makes a perfect turn; its other turns are wasted."""
     max_turns: int = 40
-    """Turns after which an episode is cut. That is for who makes no move at all: whoever does runs out of the turns
-    of the puzzle before."""
+    """No episode has more turns: a `spare` that would allow more is refused."""
     train_tasks: int = 20000
     """Puzzles to learn from, and 1000 others each to validate and to test; game24 has as many as there are, but for
     training with a largest above 13."""

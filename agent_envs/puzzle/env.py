@@ -1,7 +1,7 @@
 """The puzzle environment: one move is one turn, and a move can be taken back.
 
 Invariants: a state is an immutable value, so a fork shares it; a move that is not legal is explained and changes
-nothing; every turn counts, and to run out of those that are shown is a failure and not a cut: the episode terminates.
+nothing; every turn counts, one without a move too, and to run out of those that are shown is a failure and not a cut.
 
 With UNDO a wrong move costs two turns, so "still solvable" is a matter of the turns that are left; without it
 (`undo` false) a board from which there is no way is lost, and an episode with no legal move left is over.
@@ -62,9 +62,13 @@ class PuzzleEnv(TextEnv):
         return self.puzzle.words()
 
     @property
+    def task_turns(self) -> int:
+        return int(self.task.data.turns)
+
+    @property
     def turns_left(self) -> int:
         """Turns in which the puzzle can still be solved."""
-        return max(0, self.task.data.turns - self.turn)
+        return self.task_turns - self.turn
 
     @property
     def still_solvable(self) -> bool:
@@ -82,20 +86,12 @@ class PuzzleEnv(TextEnv):
         return state
 
     def _act(self, action: Action) -> Outcome:
-        state, left = self._state, self.turns_left
-        if self.turn > self.task.data.turns:
-            return Outcome("", terminated=True)
-        try:
-            state = self._undone(state) if action.name == _UNDO.name else self._moved(state, action.args)
-        except ActionError:
-            if left:
-                raise
-            return Outcome("", terminated=True)
-        self._state = state
+        state = self._state
+        self._state = state = self._undone(state) if action.name == _UNDO.name else self._moved(state, action.args)
         if self.puzzle.solved(state.line[-1]):
             return Outcome("", 1.0, terminated=True, success=True)
         stuck = not self.config.undo and not self.puzzle.moves(state.line[-1])
-        return Outcome("", terminated=True) if stuck or not left else Outcome(self._shown(state.line[-1], left))
+        return Outcome("", terminated=True) if stuck else Outcome(self._shown(state.line[-1], self.turns_left))
 
     def _moved(self, state: State, text: str) -> State:
         return replace(state, line=(*state.line, self.puzzle.play(state.line[-1], text)))

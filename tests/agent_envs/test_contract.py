@@ -90,6 +90,10 @@ class EndlessTurns(IdentityEnv):
         return text, reward, terminated or self.turn == 5, truncated, info
 
 
+class CutTask(IdentityEnv):
+    task_turns = property(lambda self: self.max_turns + 1)
+
+
 class Fragile(IdentityEnv):
     def step(self, action: str) -> Any:
         action.encode()
@@ -173,6 +177,7 @@ class ClosedOnce(IdentityEnv):
         (OwnDice, "drew a task of|twelve seeds draw one task"),
         (WorldDice, "check_env says|same seed drew different"),
         (EndlessTurns, "ends wrongly"),
+        (CutTask, "ends wrongly"),
         (Fragile, "lone surrogate.*raised"),
         (SpentByMistakes, "changed the state"),
         (Slow, "take too long"),

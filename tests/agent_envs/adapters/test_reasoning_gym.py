@@ -46,7 +46,9 @@ def test_drafts_then_one_answer() -> None:
     assert (earned, terminated, info["success"]) == (1.0, True, True)
     assert info["metrics"] == {"invalid": 0.0, "drafts": 1.0, "unverified": 0.0}
     assert twin.step("DRAFT(x)")[0] == "noted, 1 turn left"
-    assert twin.step("DRAFT(x)")[1:4] == (0.0, True, False), "without an answer the turns run out: a failure, no cut"
+    third = twin.fork()
+    assert twin.step("DRAFT(x)")[:4] == ("", 0.0, True, False), "without an answer the turns run out: a failure, no cut"
+    assert third.step("no action")[:4] == ("", 0.0, True, False), "without an action, too"
 
 
 def test_only_full_marks_are_a_success() -> None:

@@ -78,9 +78,11 @@ def test_to_run_out_of_turns_is_a_failure_and_no_cut() -> None:
     env = playing(PuzzleEnv(), (9, 6, 5, 2), 6, 2)
     env.step("COMBINE(9+6)")
     assert env.step("COMBINE(15+5)")[2:4] == (True, False)
-    env = playing(PuzzleEnv(), (6, 2), 12, 1)
-    env.step("no action")
-    assert env.step("COMBINE(6*2)")[1:3] == (0.0, True), "what is solved too late is not solved"
+    env = playing(PuzzleEnv(), (6, 2), 12, 2)
+    assert env.step("no action")[2:4] == (False, False)
+    twin = env.fork()
+    assert env.step("no action")[:4] == ("", 0.0, True, False), "a turn without a move is a turn, the last one too"
+    assert twin.step("COMBINE(6*2)")[1:3] == (1.0, True), "the last turn still counts"
 
 
 def test_without_undo_a_board_can_be_lost_and_a_dead_end_is_the_end() -> None:
