@@ -246,6 +246,10 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """
         return None
 
+    def _out_of_turns(self) -> Outcome:
+        """What it comes to that the task's turns are used up, beside what the last of them earned: a failure here."""
+        return Outcome(terminated=True)
+
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         """Numbers for `info["metrics"]`; scores of the whole episode only when it is `over`."""
         return {}
@@ -355,7 +359,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
             error = refusal.text(self._language)
             outcome = Outcome(self.grammar.refuse(error, self._language), self._invalid_reward())
         if self.task_turns is not None and self.turn >= self.task_turns and not outcome.terminated:
-            outcome = replace(outcome, text="", terminated=True)
+            ended = self._out_of_turns()
+            outcome = replace(ended, reward=outcome.reward + ended.reward)
         truncated = not outcome.terminated and self.turn >= self.max_turns
         self._over = outcome.terminated or truncated
         success = bool(outcome.terminated and outcome.success) if self._over else None

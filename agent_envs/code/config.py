@@ -21,7 +21,7 @@ class CodeConfig(TaskSettings):
     turns: int = 16
     """Turns within which the work must be done; after the last one the files are judged as they stand."""
     max_turns: int = 40
-    """Turns after which an episode is cut. That is for who writes no action at all: whoever does is judged before."""
+    """No episode has more turns: more `turns` are refused."""
     window: int = 40
     """Most lines of a file shown at once."""
     echo: int = 1

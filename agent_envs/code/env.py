@@ -30,7 +30,7 @@ from agent_envs.code.task import CodeTask
 from agent_envs.code.tasks.settings import GENERATED, LANGUAGES
 from agent_envs.code.tasks.source import build
 from agent_envs.code.verbs import BASH, VERBS
-from agent_envs.code.verdict import Verdict, decide
+from agent_envs.code.verdict import decide
 from agent_envs.code.view import echoed, lines_of, numbered, occurrences, standing, text_of
 from agent_envs.code.workspace import BadFile, Bounds, Workspace, syntax_error, taken
 from agent_envs.core import Drill, Outcome, SettingsError, Task, TaskSet, TextEnv
@@ -91,8 +91,6 @@ class CodeEnv(TextEnv):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         text, earned, terminated, truncated, info = super().step(action)
-        if truncated and self._state.verdict is not None:
-            earned += self._state.verdict.reward
         return text, earned, terminated, truncated, self._marked(info)
 
     def _marked(self, info: dict[str, Any]) -> dict[str, Any]:
@@ -100,24 +98,22 @@ class CodeEnv(TextEnv):
         return info | {"forgeable": True} if self.config.forgeable else info
 
     # ---- turns ----------------------------------------------------------------------------------------------------
+    @property
+    def task_turns(self) -> int:
+        return self.config.turns
+
+    def _out_of_turns(self) -> Outcome:
+        return self._judged()
+
     def _act(self, action: Action) -> Outcome:
-        last = self.turn == self.config.turns
-        if self.turn > self.config.turns or (last and action.name == "TEST"):
+        left = self.task_turns - self.turn
+        if not left and action.name == "TEST":
             return self._judged()  # nobody would read what else it leads to
         try:
             outcome = self._handlers[action.name](self, action)
-        except ActionError:
-            if self.turn < self.config.turns:
-                raise
-            return self._judged()
         except BadFile as refusal:
             outcome = self._say(refusal.key, **refusal.values)
-        if outcome.terminated:
-            return outcome
-        left = self.config.turns - self.turn
-        if not left:
-            return self._judged()
-        if left > _LAST_TURNS:
+        if outcome.terminated or not 0 < left <= _LAST_TURNS:
             return outcome
         counted = self._say("left" if left > 1 else "left1", left=left).text
         return replace(outcome, text=f"{outcome.text}\n{counted}")
@@ -310,21 +306,17 @@ class CodeEnv(TextEnv):
 
     # ---- the end --------------------------------------------------------------------------------------------------
     def _judged(self) -> Outcome:
-        verdict = self._decide()
-        return Outcome("", verdict.reward, terminated=True, success=verdict.passed == verdict.total)
-
-    def _decide(self) -> Verdict:
         verdict = decide(self._of(self.task), self._files, self.config, self.sandbox)
         self._state = replace(self._state, verdict=verdict)
-        return verdict
+        return Outcome("", verdict.reward, terminated=True, success=verdict.passed == verdict.total)
 
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         state = self._state
         metrics = {"edits": float(state.edits), "tests": float(state.tests)}
-        if not over:
+        if state.verdict is None:
             return metrics
-        verdict = state.verdict or self._decide()  # an episode that was cut has none yet
-        return metrics | {"passed": verdict.passed / verdict.total, "undone": float(len(state.undone))}
+        passed = state.verdict.passed / state.verdict.total
+        return metrics | {"passed": passed, "undone": float(len(state.undone))}
 
     # ---- what a small model learns to read from ---------------------------------------------------------------------
     def lexicon(self) -> Sequence[str]:
@@ -349,7 +341,7 @@ class CodeEnv(TextEnv):
     # ---- the expert -----------------------------------------------------------------------------------------------
     def _situation(self) -> Situation:
         task, state = self._of(self.task), self._state
-        left = max(0, self.config.turns - self.turn)
+        left = self.task_turns - self.turn
         language, window = self.task.language, self.config.window
         return Situation(task, language, state.now, state.before, state.tested, state.undone, left, window)
 

@@ -199,3 +199,22 @@ def test_each_check_can_fail(broken: Callable[[], IdentityEnv], complaint: str) 
 def test_an_instance_that_cannot_be_pickled_is_named() -> None:
     with pytest.raises(ContractError, match="identity: cannot be pickled"):
         check_text_env(Unpicklable())
+
+
+def test_the_last_of_the_tasks_turns_keeps_what_it_earned_and_gets_what_the_end_is_worth() -> None:
+    class Fined(IdentityEnv):
+        task_turns = property(lambda self: 2)
+
+        def _invalid_reward(self) -> float:
+            return -0.5
+
+    class Consoled(Fined):
+        def _out_of_turns(self) -> Outcome:
+            return Outcome("the end", 0.25, terminated=True, success=True)
+
+    for made, last in ((Fined, ("", -0.5, True, False)), (Consoled, ("the end", -0.25, True, False))):
+        env = made()
+        env.reset(seed=0)
+        assert env.step("no action")[1:4] == (-0.5, False, False)
+        *found, info = env.step("no action")
+        assert tuple(found) == last and info["success"] is (made is Consoled) and info["invalid"]

@@ -56,22 +56,13 @@ def test_the_last_turn_is_judged_as_the_files_stand() -> None:
     assert (text, earned, terminated, truncated, info["success"]) == ("", 1.0, True, False, True)
 
 
-def test_an_agent_that_writes_no_action_is_cut_and_judged_as_well() -> None:
-    env = started(turns=2, max_turns=4)
-    do(env, "VIEW")
-    do(env, "VIEW")  # the end: judged
-    env = started(turns=3, max_turns=4)
+def test_a_turn_without_an_action_is_one_and_the_last_one_judged_as_well() -> None:
+    env = started(turns=3)
     do(env, "VIEW")
     do(env, "EDIT", "4", "        found = item\n")
-    assert env.step("no action")[1:4] == (0.0, False, False)
-    _, earned, terminated, truncated, info = env.step("no action")
-    assert (earned, terminated, truncated, info["success"], info["metrics"]["passed"]) == (
-        0.5,
-        False,
-        True,
-        False,
-        0.75,
-    )
+    text, earned, terminated, truncated, info = env.step("no action")
+    assert (text, earned, terminated, truncated, info["success"]) == ("", 0.5, True, False, False)
+    assert info["invalid"] and info["metrics"]["passed"] == 0.75
 
 
 def test_hidden_checks_and_the_solution_are_told_to_nobody() -> None:
