@@ -116,7 +116,7 @@ def draw(found: Found, title: str, path: Path) -> None:
     rows = rows_of(found.points)
     alone = [row for row in rows if row.scorer == "none"]
     agents = list(dict.fromkeys(row.agent for row in rows if row.scorer != "none")) or [Agent.REACT]
-    figure = Figure(figsize=(0.5 + 6.5 * len(agents), 4.5), layout="constrained")
+    figure = Figure(figsize=(0.5 + 6.5 * len(agents), 5), layout="constrained")
     FigureCanvasAgg(figure)
     # A scorer has one colour in all panels.
     colours = {scorer: f"C{i}" for i, scorer in enumerate(dict.fromkeys(row.scorer for row in rows))}
@@ -127,7 +127,8 @@ def draw(found: Found, title: str, path: Path) -> None:
         named = f"{title}: {agent}" if len(agents) > 1 else title
         axes.set(xlabel="sampled tokens per task", ylabel="success", ylim=(0, 1), title=named)
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize="small")
+        # Below, where no curve runs through it.
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=4, frameon=False, fontsize="small")
     figure.savefig(path, dpi=150)
 
 
