@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
+from random import Random
 
 from agent_envs.actions import ActionError, Verb
 from agent_envs.puzzle.protocol import Puzzle
@@ -92,6 +93,16 @@ class Arithmetic(Puzzle[Numbers]):
     def thought(self, board: Numbers, move: str) -> str:
         a, sign, b = self._read(board, move)
         return f"{move}={_apply(a, sign, b)}"
+
+
+def hand(rng: Random, count: int, largest: int) -> tuple[int, ...]:
+    """So many numbers from 1 to `largest`, the largest first."""
+    return tuple(sorted((rng.randint(1, largest) for _ in range(count)), reverse=True))
+
+
+def level_of(products: int) -> int:
+    """The level of a puzzle whose simplest solution has so many multiplications and divisions."""
+    return 1 + min(products, 2)
 
 
 def fewest_products(left: tuple[Number, ...], target: int, whole: bool) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from agent_envs.puzzle.arithmetic import Arithmetic, Number, Numbers, fewest_products, steps
+from agent_envs.puzzle.arithmetic import Arithmetic, Number, Numbers, fewest_products, hand, level_of, steps
 
 TARGETS = range(1, 100)
 
@@ -27,12 +27,12 @@ class Countdown(Arithmetic):
 
     def draw(self, rng: Random, level: int) -> Numbers:
         while True:
-            left = tuple(sorted((rng.randint(1, self.largest) for _ in range(self.numbers)), reverse=True))
+            left = hand(rng, self.numbers, self.largest)
             target = _reached(left, rng, products=level > 1)
             if target in TARGETS:
                 needed = fewest_products(left, int(target), whole=True)
                 assert needed is not None
-                if min(needed, 2) == level - 1:
+                if level_of(needed) == level:
                     return Numbers(left, int(target))
 
     def key(self, board: Numbers) -> str:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 from random import Random
 
-from agent_envs.puzzle.arithmetic import Arithmetic, Numbers, fewest_products
+from agent_envs.puzzle.arithmetic import Arithmetic, Numbers, fewest_products, hand, level_of
 
 KING = 13
 """The largest number of the game."""
@@ -31,9 +31,9 @@ class Game24(Arithmetic):
 
     def draw(self, rng: Random, level: int) -> Numbers:
         while True:
-            left = tuple(sorted((rng.randint(1, self.largest) for _ in range(4)), reverse=True))
+            left = hand(rng, 4, self.largest)
             products = fewest_products(left, _TARGET, whole=False)
-            if products is not None and _level(products) == level:
+            if products is not None and level_of(products) == level:
                 return Numbers(left, _TARGET)
 
     def key(self, board: Numbers) -> str:
@@ -47,9 +47,5 @@ def _solvable() -> dict[int, tuple[Numbers, ...]]:
     for left in combinations_with_replacement(range(KING, 0, -1), 4):
         products = fewest_products(left, _TARGET, whole=False)
         if products is not None:
-            found[_level(products)].append(Numbers(left, _TARGET))
+            found[level_of(products)].append(Numbers(left, _TARGET))
     return {level: tuple(boards) for level, boards in found.items()}
-
-
-def _level(products: int) -> int:
-    return 1 + min(products, 2)
