@@ -8,14 +8,14 @@ from algorithms import plugins
 from algorithms.adca import ADCA
 from algorithms.arpo import ARPO
 from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
-from algorithms.exact_critic import ExactCritic
+from algorithms.controls.exact_critic import ExactCritic
+from algorithms.controls.naive_ac import NaiveAC
 from algorithms.gigpo import GiGPO
 from algorithms.grpo import GRPO
-from algorithms.naive_ac import NaiveAC
 from algorithms.pacs import PACS
 from algorithms.ppo import PPO
 from algorithms.selfac import SelfAC
-from algorithms.turn_gae import TurnPPO
+from algorithms.turn_ppo import TurnPPO
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "adca": ADCA,

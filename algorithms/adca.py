@@ -2,7 +2,7 @@
 
     c_j = alpha z_j + beta o [j is the last step],    A_k = sum of c_j over j >= k,    then GRPO's clipped loss
 
-z standardises the labels over the steps of a group, o the returns over its episodes (`algorithms/attribution.py`).
+z standardises the labels over the steps of a group, o the returns over its episodes (`formulas/attribution.py`).
 Source: AgentEvolver's documentation and code. An episode of which not every action has a label is not judged: it is
 counted, has no part in the statistics of the labels, and is credited with its outcome alone. A batch without a single
 label (``enable`` off, no judge, ``prm_epoch`` over) is GRPO's, bit for bit.
@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.attribution import (
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
+from algorithms.formulas.attribution import (
     OrmDistribution,
     Scheme,
     ScoreSource,
@@ -34,11 +35,10 @@ from algorithms.attribution import (
     standardised,
     suffix_sums,
 )
-from algorithms.attribution_metrics import allocation_metrics, fusion_metrics
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
-from algorithms.groups import Aggregation, group_advantage, lengths, token_weight
-from algorithms.maths import KL, SAME, bounded, clipped, kl_divergence, surrogate, weighted_mean
-from algorithms.usual import require_company, require_usual
+from algorithms.formulas.attribution_metrics import allocation_metrics, fusion_metrics
+from algorithms.formulas.groups import Aggregation, group_advantage, lengths, token_weight
+from algorithms.formulas.maths import KL, SAME, bounded, clipped, kl_divergence, surrogate, weighted_mean
+from algorithms.formulas.ranges import require_company, require_usual
 
 
 @dataclass(frozen=True)

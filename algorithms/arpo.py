@@ -23,13 +23,13 @@ from enum import StrEnum
 
 from torch import Tensor
 
-from agents.branching import FirstEntropy, Measure, TopUp
+from agents.rollout.forking.rule import FirstEntropy, Measure, TopUp
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, ForkPoint, Loss, Sampling, require
-from algorithms.groups import Aggregation
+from algorithms.formulas.groups import Aggregation
+from algorithms.formulas.maths import KL
+from algorithms.formulas.ranges import require_usual
 from algorithms.grpo import GRPO, GroupCredit
-from algorithms.maths import KL
-from algorithms.usual import require_usual
 
 
 class Decision(StrEnum):

@@ -17,8 +17,8 @@ from typing import ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from agents.branching import ForkPoint as ForkPoint
-from agents.branching import Sampling as Sampling
+from agents.rollout.forking.rule import ForkPoint as ForkPoint
+from agents.rollout.forking.rule import Sampling as Sampling
 from agents.tree import Batch, Forward
 
 Credit = TypeVar("Credit")

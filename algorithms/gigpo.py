@@ -21,10 +21,10 @@ from torch import Tensor
 
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
-from algorithms.groups import Aggregation, Scale, group_advantage, token_weight
-from algorithms.maths import KL, bounded, clipped, kl_divergence, surrogate, weighted_mean
-from algorithms.returns import Rows
-from algorithms.usual import require_company, require_usual
+from algorithms.formulas.groups import Aggregation, Scale, group_advantage, token_weight
+from algorithms.formulas.maths import KL, bounded, clipped, kl_divergence, surrogate, weighted_mean
+from algorithms.formulas.ranges import require_company, require_usual
+from algorithms.formulas.returns import Rows
 
 
 class Norm(StrEnum):

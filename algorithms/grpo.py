@@ -26,10 +26,28 @@ from torch import Tensor
 
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
-from algorithms.groups import Aggregation, Baseline, Scale, group_advantage, lengths, teaches, token_weight, whitened
-from algorithms.maths import KL, bounded, cispo, clipped, kl_divergence, soft_surrogate, surrogate, weighted_mean
-from algorithms.returns import Rows
-from algorithms.usual import require_company, require_usual
+from algorithms.formulas.groups import (
+    Aggregation,
+    Baseline,
+    Scale,
+    group_advantage,
+    lengths,
+    teaches,
+    token_weight,
+    whitened,
+)
+from algorithms.formulas.maths import (
+    KL,
+    bounded,
+    cispo,
+    clipped,
+    kl_divergence,
+    soft_surrogate,
+    surrogate,
+    weighted_mean,
+)
+from algorithms.formulas.ranges import require_company, require_usual
+from algorithms.formulas.returns import Rows
 
 
 class Ratio(StrEnum):

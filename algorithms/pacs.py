@@ -26,10 +26,10 @@ from torch.nn.functional import softplus
 
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
-from algorithms.group_stats import group_mean, group_sum
-from algorithms.groups import lengths, spread
-from algorithms.maths import KL, SAME, kl_divergence, weighted_mean
-from algorithms.usual import require_usual
+from algorithms.formulas.group_stats import group_mean, group_sum
+from algorithms.formulas.groups import lengths, spread
+from algorithms.formulas.maths import KL, SAME, kl_divergence, weighted_mean
+from algorithms.formulas.ranges import require_usual
 
 
 class RewardMethod(StrEnum):

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
-from algorithms.groups import Aggregation, token_weight
-from algorithms.maths import (
+from algorithms.formulas.groups import Aggregation, token_weight
+from algorithms.formulas.maths import (
     KL,
     AdvantageScale,
     bounded,
@@ -39,8 +39,8 @@ from algorithms.maths import (
     surrogate,
     weighted_mean,
 )
-from algorithms.token_gae import TokenRows
-from algorithms.usual import require_usual
+from algorithms.formulas.ranges import require_usual
+from algorithms.formulas.token_gae import TokenRows
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
-from algorithms.maths import (
+from algorithms.formulas.maths import (
     KL,
     AdvantageScale,
     explained_variance,
@@ -30,9 +30,9 @@ from algorithms.maths import (
     squared_error,
     weighted_mean,
 )
-from algorithms.returns import Backup, scored, td_targets, turn_advantage, turns_in
-from algorithms.turn_ratio import TurnRatio, mean_turn_loss
-from algorithms.usual import require_usual
+from algorithms.formulas.ranges import require_usual
+from algorithms.formulas.returns import Backup, scored, td_targets, turn_advantage, turns_in
+from algorithms.formulas.turn_ratio import TurnRatio, mean_turn_loss
 
 
 class TerminalTarget(StrEnum):

@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from agent_envs import registry
-from agents.episode import Job
-from agents.rollout import rollout
+from agents.rollout.play import rollout
+from agents.tree.episode import Job
 from benchmarks.baselines import UNCHANGED, baselines, blanked, success
 from runners.config import dump_json
 from runners.evaluate import Evaluate, policies_of

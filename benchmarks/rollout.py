@@ -26,10 +26,10 @@ from rich.console import Console
 from transformers import PreTrainedModel
 
 from agent_envs.wiki.env import WikiEnv
-from agents.chat import ChatSettings
 from agents.engine.hf import HFEngine
-from agents.episode import Job
-from agents.rollout import rollout
+from agents.rollout.play import rollout
+from agents.text.chat import ChatSettings
+from agents.tree.episode import Job
 from benchmarks import sampled, wiki_steps
 from benchmarks.timing import Spread, finish, interleaved, one_thread, print_table, ratio, seconds
 from benchmarks.variants import VOCABULARY, base_model

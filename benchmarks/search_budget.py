@@ -32,8 +32,8 @@ from rich.console import Console
 
 from agent_envs import registry
 from agent_envs.core import Task
-from agents.scorers import SEARCHERS, ScorerKind
-from agents.tot import Strategy, ToTSettings
+from agents.rollout.search.scorers import SEARCHERS, ScorerKind
+from agents.rollout.search.settings import Strategy, ToTSettings
 from benchmarks import timing
 from benchmarks.cells import Cells
 from runners.config import UserError, plain, run_program
@@ -48,7 +48,7 @@ from runners.inference.settings import Agent, EarlyStop, Likelihood
 from runners.intervals import mean
 from runners.runs import Run, locate
 from runners.training import checkpoint
-from runners.training.controller import Controller
+from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 
 K = ScorerKind

@@ -28,11 +28,11 @@ import tyro
 from rich.console import Console
 from torch import Tensor
 
-from agents.actor_critic import ActorCritic
-from agents.packing import pack
+from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch, Forward, Node
-from algorithms.maths import scale_advantage
-from algorithms.returns import turns_in
+from agents.tree.packing import pack
+from algorithms.formulas.maths import scale_advantage
+from algorithms.formulas.returns import turns_in
 from algorithms.selfac import SelfAC
 from benchmarks import timing, variants
 from benchmarks.timing import Spread, ratio

@@ -24,9 +24,9 @@ if __package__ in (None, ""):
 import tyro
 from rich.console import Console
 
-from agents.actor_critic import ActorCritic
-from agents.packing import pack
+from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch
+from agents.tree.packing import pack
 from benchmarks import timing, variants
 from benchmarks.timing import Spread, ratio
 

@@ -17,13 +17,13 @@ from typing import Any, Self, cast
 from transformers import PreTrainedModel
 
 from agent_envs.core import Task
-from agents.actor_critic import ActorCritic
-from agents.chat import Chat
 from agents.engine.hf import HFEngine
-from agents.episode import Job
-from agents.forest import grow
-from agents.react import ReActSettings
-from agents.rollout import rollout
+from agents.model.actor_critic import ActorCritic
+from agents.rollout.play import rollout
+from agents.rollout.react import ReActSettings
+from agents.text.chat import Chat
+from agents.tree.episode import Job
+from agents.tree.merge import grow
 from algorithms.grpo import GRPO
 from runners.settings import Train
 from runners.training.learner import Learner

@@ -35,7 +35,7 @@ def run_program(main: Callable[[], None]) -> None:
     Where nobody reads its output any more, as behind ``| head``, it ends without a word and with a shell's status.
     """
     from agent_envs.core import BackendUnavailable, SettingsError
-    from agents.errors import ChatError, ModelError
+    from agents.text.errors import ChatError, ModelError
 
     try:
         main()

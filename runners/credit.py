@@ -30,8 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 from agent_envs import registry
-from agents.episode import Episode, EpisodeId, Job
-from agents.forest import grow
+from agents.tree.episode import Episode, EpisodeId, Job
+from agents.tree.merge import grow
 from algorithms import algorithm_class
 from algorithms.base import Algorithm
 from runners.config import UserError, dump_json, parse, run_program
@@ -42,9 +42,9 @@ from runners.folder import write_whole
 from runners.models import load_base
 from runners.runs import Run, base_of, locate
 from runners.training.actors import actor_of
-from runners.training.controller import Controller
 from runners.training.judging import Judging, judge_settings, local_judge, remote_judge
 from runners.training.learner import Credited, Learner
+from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 
 WHEN = ("base", "trained")

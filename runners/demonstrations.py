@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from agent_envs.core import Drill, TextEnv
-from agents.chat import Chat
-from agents.react import ThoughtTurns
+from agents.rollout.react import ThoughtTurns
+from agents.text.chat import Chat
 from agents.tree import Kind, Node
 
 Head = tuple[str, str, str]

@@ -31,16 +31,16 @@ from rich.console import Console
 
 from agent_envs import registry
 from agent_envs.core import Task, TextEnv
-from agent_envs.hosts import HostSettings
-from agents.actor_critic import ActorCritic
-from agents.adapter import HEAD_FILE
-from agents.chat import ChatSettings
-from agents.critic import Critic
+from agent_envs.isolation.hosts import HostSettings
 from agents.engine import SamplingSettings
-from agents.react import ReActSettings
-from agents.rollout import FaultSettings
-from agents.scorers import ScorerKind
-from agents.separate_critic import FILE as CRITIC_FILE
+from agents.model.actor_critic import ActorCritic
+from agents.model.adapter_io import HEAD_FILE
+from agents.model.separate_critic import FILE as CRITIC_FILE
+from agents.model.state_values import Critic
+from agents.rollout.play import FaultSettings
+from agents.rollout.react import ReActSettings
+from agents.rollout.search.scorers import ScorerKind
+from agents.text.chat import ChatSettings
 from algorithms.base import Algorithm
 from algorithms.selfac import TerminalTarget
 from runners.config import UserError, dump_json, parse, run_program
@@ -57,7 +57,7 @@ from runners.models import TINY, BaseSpec, device_of, load_base, source_of
 from runners.pretrain import PretrainSettings
 from runners.runs import Run, base_of, locate, read_run, run_folder
 from runners.training.actors import actor_of
-from runners.training.controller import Controller
+from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 from runners.workers.worker import PlaySettings, Worker
 

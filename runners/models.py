@@ -17,9 +17,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils import logging as hf_logging
 
 from agent_envs.core import TextEnv
-from agents.actor_critic import ActorCritic, LoraSettings
-from agents.chat import Chat, ChatSettings
-from agents.linear import widen
+from agents.model.actor_critic import ActorCritic, LoraSettings
+from agents.model.attention.onednn_linear import widen
+from agents.text.chat import Chat, ChatSettings
 from runners.config import UserError
 from runners.pretrain import ensure_tiny
 

@@ -2,9 +2,9 @@
 
     python runners/play.py --env wiki --split test
 
-Invariant: between the headings stands what ``agents.react`` gives a model, word for word: system prompt, task, then the
-observation after each turn; only characters that a terminal would obey or hide are written out, as ⟨U+001B⟩. What is
-typed is the turn, word for word too.
+Invariant: between the headings stands what ``rollout.react`` gives a model, word for word: system prompt, task, then
+the observation after each turn; only characters that a terminal would obey or hide are written out, as ⟨U+001B⟩. What
+is typed is the turn, word for word too.
 """
 
 from __future__ import annotations

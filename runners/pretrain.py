@@ -32,9 +32,8 @@ from transformers.utils import logging as hf_logging
 from agent_envs import registry
 from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import Drill, SettingsError, TextEnv
-from agents.actor_critic import ActorCritic
-from agents.chat import CRITIC_TEXT, Chat
-from agents.packing import pack
+from agents.model.actor_critic import ActorCritic
+from agents.text.chat import CRITIC_TEXT, Chat
 from agents.tiny import critic_exercises, muon
 from agents.tiny import model as tiny_model
 from agents.tiny import tokenizer as tiny_tokenizer
@@ -43,6 +42,7 @@ from agents.tiny.model import TinySettings, build_model
 from agents.tiny.muon import Muon
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Batch, Node
+from agents.tree.packing import pack
 from runners import demonstrations
 from runners.config import dump_json, parse, plain, run_program
 from runners.demonstrations import Demonstration, chain, demonstrate, drill_tree

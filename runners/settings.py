@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from agent_envs import registry
-from agent_envs.hosts import HostSettings
-from agents.actor_critic import LoraSettings
-from agents.chat import ChatSettings
+from agent_envs.isolation.hosts import HostSettings
 from agents.engine import SamplingSettings
 from agents.judge import JudgeSettings
-from agents.react import ReActSettings
-from agents.rollout import FaultSettings
-from agents.tot import ToTSettings
-from agents.value_head import CriticSettings, SeparateCriticSettings
+from agents.model.actor_critic import LoraSettings
+from agents.model.value_head import CriticSettings, SeparateCriticSettings
+from agents.rollout.play import FaultSettings
+from agents.rollout.react import ReActSettings
+from agents.rollout.search.settings import ToTSettings
+from agents.text.chat import ChatSettings
 from algorithms import algorithm_class
-from algorithms.mismatch import Correction
+from algorithms.formulas.mismatch import Correction
 from runners import attribution_block
 from runners.models import TINY
 from runners.pretrain import PretrainSettings

@@ -13,18 +13,18 @@ from rich.console import Console
 from torch import nn
 
 from agent_envs.identity import IdentityEnv
-from agents.actor_critic import ActorCritic, CriticSettings
-from agents.chat import CRITIC_TEXT, Chat
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
-from agents.episode import Episode, Job
-from agents.forest import grow
-from agents.packing import pack
-from agents.react import ReActSettings
-from agents.rollout import rollout
+from agents.model.actor_critic import ActorCritic, CriticSettings
+from agents.rollout.play import rollout
+from agents.rollout.react import ReActSettings
+from agents.text.chat import CRITIC_TEXT, Chat
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Batch
+from agents.tree.episode import Episode, Job
+from agents.tree.merge import grow
+from agents.tree.packing import pack
 from algorithms.selfac import SelfAC
 from runners.config import parse
 from runners.settings import Train, parts_of

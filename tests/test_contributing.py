@@ -13,13 +13,13 @@ from rich.console import Console
 from torch import Tensor
 
 from agent_envs import registry
-from agent_envs.check import check_text_env
+from agent_envs.contract.check import check_text_env
 from agent_envs.identity import IdentityEnv
-from agents.chat import CRITIC_TEXT
-from agents.packing import pack
+from agents.text.chat import CRITIC_TEXT
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Batch, Forward, Kind, Node
+from agents.tree.packing import pack
 from algorithms import ALGORITHMS, Algorithm, Loss
 from algorithms.base import floats
 from runners.config import parse

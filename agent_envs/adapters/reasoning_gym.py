@@ -18,7 +18,7 @@ import numpy as np
 
 from agent_envs.actions import Action, ActionError, Grammar, Verb, render
 from agent_envs.core import SPLITS, Outcome, SettingsError, Task, TaskSet, TextEnv, check_split, number_after
-from agent_envs.outside import Limits, shared
+from agent_envs.isolation.grader import Limits, shared
 from agent_envs.puzzle.tasks import split_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from agent_envs.core import SettingsError
+from agent_envs.isolation.grader import Limits, Outside, shared
 from agent_envs.math.config import Verifier
-from agent_envs.outside import Limits, Outside, shared
 
 LONGEST = 300
 """Characters of an answer that are looked at; a longer one is not verified."""

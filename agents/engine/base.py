@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from agents.engine.thoughts import ThoughtEnds
+    from agents.text.thoughts import ThoughtEnds
 
 
 class StopReason(StrEnum):

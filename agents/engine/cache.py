@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from agents.errors import ModelError
+from agents.text.errors import ModelError
 
 NAME = "turnwise_slots"
 _HARMLESS = frozenset({"position_ids", "position_embeddings", "output_router_logits"})

@@ -15,7 +15,7 @@ from agents.engine.base import Completion, ContextFull, Request, SamplingSetting
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from agents.engine.thoughts import ThoughtEnds
+    from agents.text.thoughts import ThoughtEnds
 
 Script = Callable[[Request, tuple[int, ...]], Sequence[int]]
 """Request and the session's tokens before the request's own, to the tokens that are "sampled"."""

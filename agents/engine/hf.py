@@ -32,9 +32,9 @@ from agents.engine.prefixes import Prefixes
 from agents.engine.probe import check_supported, probe
 from agents.engine.rows import Rows
 from agents.engine.sampling import draw
-from agents.engine.thoughts import Cuts
 from agents.engine.weights import PolicyWeights
-from agents.errors import ModelError
+from agents.text.errors import ModelError
+from agents.text.thoughts import Cuts
 
 
 @dataclass

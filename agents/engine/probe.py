@@ -9,8 +9,8 @@ import torch
 from transformers import PreTrainedModel
 
 from agents.engine.cache import NAME, Run
-from agents.errors import ModelError
-from agents.guards import check_config
+from agents.model.supported import check_config
+from agents.text.errors import ModelError
 
 if TYPE_CHECKING:
     from agents.engine.hf import HFEngine

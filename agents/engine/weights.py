@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from agents.engine.cache import NAME
-from agents.errors import ModelError
-from agents.linear import widen
+from agents.model.attention.onednn_linear import widen
+from agents.text.errors import ModelError
 
 MERGE_UP_TO = 1_000_000_000
 """Parameters up to which float32 models run with the adapter merged into a second copy of the adapted weights."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from agents.episode import Episode
+from agents.tree.episode import Episode
 
 Labels = tuple[bool | None, ...]
 """One for each turn of an episode."""

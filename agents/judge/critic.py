@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from agents.actor_critic import ActorCritic
-from agents.backward import forward_parts
-from agents.episode import Episode
 from agents.judge.base import Labels, Verdicts
-from agents.packing import pack
+from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch
+from agents.tree.chunked_backward import forward_parts
+from agents.tree.episode import Episode
+from agents.tree.packing import pack
 
 
 class CriticJudge:

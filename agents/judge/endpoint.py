@@ -18,11 +18,11 @@ from typing import Any
 
 import httpx2
 
-from agents.episode import Episode
 from agents.judge.base import JudgeError, JudgeSettings, Labels, Verdicts
 from agents.judge.crew import Crew
 from agents.judge.parse import parse_judgments
 from agents.judge.prompt import Message, messages_of
+from agents.tree.episode import Episode
 
 _BODY_MAX = 1 << 23
 """Bytes of an answer that are read; a longer one is none."""

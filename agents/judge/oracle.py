@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agents.episode import Episode
 from agents.judge.base import Labels, Verdicts
-from agents.tree import ROUNDING
+from agents.tree.episode import Episode
+from agents.tree.tree import ROUNDING
 
 
 class OracleJudge:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from agents.chat import Chat
 from agents.engine.base import Engine, Request, SamplingSettings
-from agents.episode import Episode
 from agents.judge.base import JudgeSettings, Labels, Verdicts
 from agents.judge.parse import parse_judgments
 from agents.judge.prompt import messages_of
+from agents.text.chat import Chat
+from agents.tree.episode import Episode
 
 
 class PolicyJudge:

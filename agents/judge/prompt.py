@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agents.episode import Episode
 from agents.judge.parse import NAMED
+from agents.tree.episode import Episode
 
 CUT = 2000
 """Characters of an action or observation that are shown."""

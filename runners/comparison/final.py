@@ -27,7 +27,7 @@ from runners.evaluate import Evaluate, policies_of
 from runners.evaluation.measure import Result, evaluate_tasks, pick_tasks
 from runners.folder import write_whole
 from runners.runs import read_run
-from runners.training.controller import Controller
+from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.episode import Episode
+from agents.tree.episode import Episode
 from runners.evaluation.accuracy import Vector, auc
 from runners.intervals import Interval, percentile, task_draws
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.episode import Episode, EpisodeId
-from agents.tree import ROUNDING
+from agents.tree.episode import Episode, EpisodeId
+from agents.tree.tree import ROUNDING
 from runners.evaluation.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
 from runners.intervals import Interval, percentile, task_draws
 from runners.training.learner import Credited

@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from agents.episode import Episode
+from agents.tree.episode import Episode
 from runners.intervals import Interval, percentile, task_draws
 
 KindOf = Callable[[str], str | None]

@@ -12,11 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agent_envs.core import Task, TextEnv
 from agents.engine import SamplingSettings
-from agents.episode import Episode, Fault, Job
-from agents.rollout import SearchPlan
+from agents.rollout.play import SearchPlan
+from agents.tree.episode import Episode, Fault, Job
 from runners.config import UserError
 from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
-from runners.training.controller import Controller
+from runners.workers.controller import Controller
 
 
 @dataclass(frozen=True)

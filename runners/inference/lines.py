@@ -12,9 +12,9 @@ from random import Random
 
 from agent_envs.actions import ActionError, Grammar
 from agent_envs.boxed import boxed
-from agents.critic import Critic
-from agents.episode import Episode, Fault
-from agents.scorers import LogprobForm, ScorerKind, logprob_of
+from agents.model.state_values import Critic
+from agents.rollout.search.scorers import LogprobForm, ScorerKind, logprob_of
+from agents.tree.episode import Episode, Fault
 from runners.evaluation.measure import Result
 
 

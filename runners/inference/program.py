@@ -10,11 +10,12 @@ from typing import Any
 from rich.console import Console
 
 from agent_envs.core import Task, TextEnv
-from agents.critic import Critic
 from agents.engine import SamplingSettings
-from agents.rollout import SearchPlan
-from agents.scorers import ScorerKind, Scoring
-from agents.tot import Searched, ToTSettings
+from agents.model.state_values import Critic
+from agents.rollout.play import SearchPlan
+from agents.rollout.search.scorers import ScorerKind, Scoring
+from agents.rollout.search.settings import ToTSettings
+from agents.tree.episode import Searched
 from runners.config import UserError
 from runners.evaluation.measure import Result, evaluate_tasks, has_oracle, pick_tasks
 from runners.inference import best_of_n, early_stop
@@ -22,8 +23,8 @@ from runners.inference.figures import Point
 from runners.inference.lines import Line, Weights, lines_of
 from runners.inference.settings import Agent, BestOfN, EarlyStop, Likelihood, Sweep, asks_oracle
 from runners.intervals import mean
-from runners.training.controller import Controller
 from runners.training.searching import check_slots
+from runners.workers.controller import Controller
 
 
 @dataclass(frozen=True)

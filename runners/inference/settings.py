@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agents.scorers import SEARCHERS, LogprobForm, ScorerKind
-from agents.tot import ToTSettings
+from agents.rollout.search.scorers import SEARCHERS, LogprobForm, ScorerKind
+from agents.rollout.search.settings import ToTSettings
 
 
 class Agent(StrEnum):

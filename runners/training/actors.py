@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agents.actor_critic import ActorCritic
-from agents.separate_critic import SeparateActorCritic
-from agents.value_head import CriticSettings, SeparateCriticSettings
+from agents.model.actor_critic import ActorCritic
+from agents.model.separate_critic import SeparateActorCritic
+from agents.model.value_head import CriticSettings, SeparateCriticSettings
 from runners.models import Base
 from runners.settings import Train
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
-from algorithms.mismatch import sampling_warning
+from algorithms.formulas.mismatch import sampling_warning
 from runners.settings import Train
 
 

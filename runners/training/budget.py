@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.episode import Episode
+from agents.tree.episode import Episode
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.episode import Episode
+from agents.tree.episode import Episode
 from runners.intervals import mean
 
 FIRST = (10, 20, 50)

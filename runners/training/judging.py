@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agents.actor_critic import ActorCritic, CriticSettings
-from agents.chat import Chat
 from agents.engine.hf import HFEngine
-from agents.episode import Episode
 from agents.judge import Judge, JudgeError, JudgeKind, JudgeSettings
 from agents.judge.critic import CriticJudge
 from agents.judge.endpoint import EndpointJudge
 from agents.judge.oracle import OracleJudge
 from agents.judge.policy import PolicyJudge
+from agents.model.actor_critic import ActorCritic, CriticSettings
+from agents.text.chat import Chat
+from agents.tree.episode import Episode
 from algorithms.base import Algorithm
 from runners.config import UserError
 from runners.intervals import mean

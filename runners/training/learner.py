@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agents.actor_critic import ActorCritic
-from agents.backward import backward, cut, forward_parts
-from agents.episode import EpisodeId
-from agents.forest import Tree
-from agents.packing import pack
-from agents.per_turn import backward_apart, forward_apart
+from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch, Forward, Kind
+from agents.tree.chunked_backward import backward, cut, forward_parts
+from agents.tree.episode import EpisodeId
+from agents.tree.merge import Tree
+from agents.tree.packing import pack
+from agents.tree.unpacked import backward_apart, forward_apart
 from algorithms.base import Algorithm, Loss
-from algorithms.mismatch import Correction, corrected, correction_weight, mismatch_stats
+from algorithms.formulas.mismatch import Correction, corrected, correction_weight, mismatch_stats
 from runners.config import UserError
 from runners.intervals import mean
 from runners.settings import Train

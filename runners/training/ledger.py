@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.episode import EpisodeId
+from agents.tree.episode import EpisodeId
 from runners.journal import Journal
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.episode import Episode, EpisodeId, Fault
-from agents.rollout import Played
-from agents.tot import Searched
+from agents.rollout.play import Played
+from agents.tree.episode import Episode, EpisodeId, Fault, Searched
 from runners.intervals import mean
 from runners.training.learner import Credited
 from runners.training.searching import search_record

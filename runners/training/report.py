@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from agents.episode import Episode, EpisodeId, Fault
+from agents.tree.episode import Episode, EpisodeId, Fault
 from runners.journal import Journal
 from runners.training.columns import COLUMNS
 from runners.training.learner import Credited

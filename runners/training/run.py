@@ -19,12 +19,12 @@ from torch import Tensor
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
-from agents.branching import Plan
-from agents.critic import Critic
-from agents.episode import Job
-from agents.forest import Tree, grow
 from agents.judge import JudgeKind
-from agents.rollout import Played
+from agents.model.state_values import Critic
+from agents.rollout.forking.rule import Plan
+from agents.rollout.play import Played
+from agents.tree.episode import Job
+from agents.tree.merge import Tree, grow
 from algorithms.base import Algorithm
 from runners.config import UserError, dump_json
 from runners.evaluation.measure import evaluate_tasks, has_oracle, pick_tasks
@@ -37,7 +37,6 @@ from runners.training import checkpoint
 from runners.training.actors import actor_of
 from runners.training.advice import Advisor
 from runners.training.budget import Budget
-from runners.training.controller import Controller
 from runners.training.curve import draw_curve
 from runners.training.group_costs import group_costs
 from runners.training.interrupts import Interrupts, Stopped
@@ -48,6 +47,7 @@ from runners.training.records import episode_stats
 from runners.training.report import Report
 from runners.training.searching import search_costs, search_of
 from runners.training.stream import TaskStream
+from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 from runners.workers.process import ProcessWorkers
 from runners.workers.serve import Setup

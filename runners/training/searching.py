@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.episode import Episode
-from agents.rollout import SearchPlan
-from agents.scorers import ScorerKind, Scoring
-from agents.tot import Searched, ToTSettings
+from agents.rollout.play import SearchPlan
+from agents.rollout.search.scorers import ScorerKind, Scoring
+from agents.rollout.search.settings import ToTSettings
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Searched
 from algorithms.base import Algorithm
 from runners.config import UserError
 from runners.intervals import mean

@@ -1,6 +1,6 @@
 """The episodes of a group as one tree, the way they are trained.
 
-Invariant: two episodes share a state exactly where ``agents.tree.graft`` shares it: same tokens sampled by the same
+Invariant: two episodes share a state exactly where ``graft`` shares it: same tokens sampled by the same
 version, same reward, same text seen, same verdict;
 an episode that ends where another goes on is kept apart.
 """

@@ -13,10 +13,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from agents.branching import Plan
 from agents.engine import SamplingSettings
-from agents.episode import Job
-from agents.rollout import Played, SearchPlan
+from agents.rollout.forking.rule import Plan
+from agents.rollout.play import Played, SearchPlan
+from agents.tree.episode import Job
 
 BASE_MODEL = b""
 """The policy without an adapter."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from agents.rollout import Played
+from agents.rollout.play import Played
 from runners.workers.base import Spec
 from runners.workers.worker import Worker
 

@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
 
-from agent_envs.child import Child
-from agents.rollout import Played
+from agent_envs.isolation.child import Child
+from agents.rollout.play import Played
 from runners.config import UserError
 from runners.workers.base import Spec, StaleWorker, WorkerLost, check_sum
 from runners.workers.serve import Setup

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import torch
 
-from agent_envs.child import Channel, connect
 from agent_envs.core import SettingsError
-from agents.actor_critic import ActorCritic, CriticSettings, LoraSettings
-from agents.critic import Critic
-from agents.errors import ChatError, ModelError
-from agents.rollout import Stalled
+from agent_envs.isolation.child import Channel, connect
+from agents.model.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.model.state_values import Critic
+from agents.rollout.play import Stalled
+from agents.text.errors import ChatError, ModelError
 from runners.config import UserError
 from runners.models import BaseSpec, load_base
 from runners.workers.base import StaleWorker

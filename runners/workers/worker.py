@@ -12,14 +12,14 @@ from safetensors.torch import load as parse
 from transformers import PreTrainedModel
 
 from agent_envs import registry
-from agent_envs.hosts import EnvHosts, HostSettings
-from agents.adapter import HEAD
-from agents.chat import Chat
-from agents.critic import Critic
+from agent_envs.isolation.hosts import EnvHosts, HostSettings
 from agents.engine.hf import HFEngine
-from agents.react import ReActSettings
-from agents.rollout import FaultSettings, Played, SearchPlan, rollout
-from agents.scorers import Scorer, scorer_of
+from agents.model.adapter_io import HEAD
+from agents.model.state_values import Critic
+from agents.rollout.play import FaultSettings, Played, SearchPlan, rollout
+from agents.rollout.react import ReActSettings
+from agents.rollout.search.scorers import Scorer, scorer_of
+from agents.text.chat import Chat
 from runners.workers.base import BASE_MODEL, Spec, StaleWorker, check_sum
 
 

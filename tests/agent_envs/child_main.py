@@ -1,4 +1,4 @@
-"""What the tests of `agent_envs.child` run as a child: it does what it is told."""
+"""What the tests of `agent_envs.isolation.child` run as a child: it does what it is told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from agent_envs.child import connect
+from agent_envs.isolation.child import connect
 
 
 def main() -> None:

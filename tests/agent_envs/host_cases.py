@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from broken_env import BrokenEnv
 
-from agent_envs.faults import EnvFault, HostLost, Stage
-from agent_envs.hosts import EnvHosts, HostSettings, RemoteEnv
+from agent_envs.isolation.faults import EnvFault, HostLost, Stage
+from agent_envs.isolation.hosts import EnvHosts, HostSettings, RemoteEnv
 
 ONE = HostSettings(processes=1, memory_mb=256)
 

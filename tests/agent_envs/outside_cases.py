@@ -1,4 +1,4 @@
-"""What the tests of `agent_envs.outside` call: a function that does what it is told, and one that cannot be had."""
+"""What the tests of `isolation.grader` call: a function that does what it is told, and one that cannot be had."""
 
 from __future__ import annotations
 

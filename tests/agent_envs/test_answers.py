@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_envs.answers import Garbage, decode, encode, nothing, printable, reset_values, step_values
+from agent_envs.isolation.answers import Garbage, decode, encode, nothing, printable, reset_values, step_values
 
 
 @pytest.mark.parametrize(

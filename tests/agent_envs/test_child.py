@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from host_cases import ended, open_files, running
 
-from agent_envs.child import Child, Oversize
+from agent_envs.isolation.child import Child, Oversize
 
 
 @pytest.fixture

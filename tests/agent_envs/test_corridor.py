@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agent_envs import SettingsError
-from agent_envs.check import check_text_env
+from agent_envs.contract.check import check_text_env
 from agent_envs.corridor import CorridorConfig, CorridorEnv, chances, mistaken_handle, right_handle
 
 SHORT = CorridorConfig(doors=3, pulls=5, max_turns=7, signs=12)

@@ -15,8 +15,8 @@ from broken_env import BrokenEnv, EchoEnv
 from host_cases import ONE
 
 from agent_envs import SettingsError, TextEnv
-from agent_envs.hosts import EnvHosts, HostSettings, RemoteEnv
 from agent_envs.identity import IdentityEnv
+from agent_envs.isolation.hosts import EnvHosts, HostSettings, RemoteEnv
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.env import WikiEnv
 

@@ -13,8 +13,8 @@ from broken_env import BrokenEnv
 from host_cases import Group, ended, wait_for
 
 from agent_envs import SettingsError
-from agent_envs.faults import EnvFault, FaultKind, HostLost
-from agent_envs.hosts import EnvHosts, HostSettings
+from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost
+from agent_envs.isolation.hosts import EnvHosts, HostSettings
 
 DIES = {FaultKind.HUNG, FaultKind.EXITED, FaultKind.MEMORY}
 CASES = [

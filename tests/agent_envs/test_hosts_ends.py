@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from host_cases import Group, ended, open_files, running, wait_for
 
-from agent_envs.faults import HostLost
-from agent_envs.hosts import HostSettings
+from agent_envs.isolation.faults import HostLost
+from agent_envs.isolation.hosts import HostSettings
 
 
 def test_closing_ends_calls_that_wait(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ import os, subprocess, sys
 from functools import partial
 from pathlib import Path
 from broken_env import BrokenEnv
-from agent_envs.hosts import EnvHosts
+from agent_envs.isolation.hosts import EnvHosts
 
 when = Path(sys.argv[1])
 env = EnvHosts(partial(BrokenEnv, when)).make()

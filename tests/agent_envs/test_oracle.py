@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from agent_envs import SettingsError, registry
-from agent_envs.check import ContractError
-from agent_envs.check_oracle import check_oracle
+from agent_envs.contract.check import ContractError
+from agent_envs.contract.oracle import check_oracle
 from agent_envs.core import TextEnv
 from agent_envs.identity import IdentityConfig, IdentityEnv
 from agent_envs.oracle import chance

@@ -16,7 +16,7 @@ from host_cases import ended
 from outside_cases import obey
 
 from agent_envs.core import BackendUnavailable, SettingsError
-from agent_envs.outside import Limits, Outside, shared
+from agent_envs.isolation.grader import Limits, Outside, shared
 
 FEW = Limits(cpu_seconds=1, seconds=20, memory_mb=256, input_kb=64, output_kb=4)
 

@@ -11,12 +11,12 @@ from rollout_cases import CHAT, WORDS
 
 from agent_envs.core import PlayableEnv
 from agent_envs.identity import IdentityEnv
-from agents.branching import ForkPoint, Plan, Sampling
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
-from agents.episode import Episode, Job
-from agents.react import ReActSettings
-from agents.rollout import FaultSettings, Played, rollout
+from agents.rollout.forking.rule import ForkPoint, Plan, Sampling
+from agents.rollout.play import FaultSettings, Played, rollout
+from agents.rollout.react import ReActSettings
+from agents.tree.episode import Episode, Job
 
 GROUP = 8
 

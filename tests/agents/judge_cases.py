@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_envs.core import Task
-from agents.episode import Episode, Job
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Job
 
 
 def episode(

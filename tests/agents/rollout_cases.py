@@ -9,11 +9,11 @@ from typing import Any
 
 from agent_envs.core import Task
 from agent_envs.identity import IdentityEnv
-from agents.chat import Chat
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
-from agents.episode import Episode, Job
+from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
+from agents.tree.episode import Episode, Job
 
 ENV = IdentityEnv()
 WORDS = ENV.config.words

@@ -10,11 +10,11 @@ from rollout_cases import CHAT
 
 from agent_envs.core import PlayableEnv
 from agent_envs.identity import IdentityEnv
-from agents.episode import Episode, Job
-from agents.react import ReActSettings
-from agents.rollout import FaultSettings, Played, SearchPlan, rollout
-from agents.scorers import Scorer, ScorerKind, Scoring, scorer_of
-from agents.tot import Searched, ToTSettings
+from agents.rollout.play import FaultSettings, Played, SearchPlan, rollout
+from agents.rollout.react import ReActSettings
+from agents.rollout.search.scorers import Scorer, ScorerKind, Scoring, scorer_of
+from agents.rollout.search.settings import ToTSettings
+from agents.tree.episode import Episode, Job, Searched
 
 ORACLE = ReActSettings(oracle=True)
 

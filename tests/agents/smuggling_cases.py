@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from agent_envs.core import Task
-from agents.chat import CRITIC_TEXT, Chat
 from agents.engine.fake import FakeEngine
-from agents.episode import Episode, Job
-from agents.forest import grow
-from agents.packing import pack
-from agents.react import ReActSettings
-from agents.rollout import rollout
+from agents.rollout.play import rollout
+from agents.rollout.react import ReActSettings
+from agents.text.chat import CRITIC_TEXT, Chat
 from agents.tree import Batch
+from agents.tree.episode import Episode, Job
+from agents.tree.merge import grow
+from agents.tree.packing import pack
 
 HARMLESS = "quiet words"
 PLACES = ("system", "task", "observation", "echo")

@@ -9,12 +9,12 @@ from peft import PeftModel
 from torch import Tensor
 from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, of_actions, trees, truth, wake
 
-from agents.actor_critic import ActorCritic, CriticSettings, LoraSettings
-from agents.backward import forward_parts
-from agents.errors import ModelError
-from agents.packing import pack
-from agents.per_turn import PerTurn
+from agents.model.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.text.errors import ModelError
 from agents.tree import Batch
+from agents.tree.chunked_backward import forward_parts
+from agents.tree.packing import pack
+from agents.tree.unpacked import PerTurn
 
 PROMPT = torch.tensor([[3, 1, 4, 1, 5]])
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 from tree_cases import grow, root, some
 
-import agents.plan
-from agents.attention import tree_attention
-from agents.errors import ModelError
-from agents.kernels import anywhere
-from agents.mask import additive, flex_mask_mod, tree_mask
-from agents.packing import pack
-from agents.plan import Call, Plan, TreePlan
+import agents.model.attention.blocks
+from agents.model.attention.blocks import Call, Plan, TreePlan
+from agents.model.attention.interface import tree_attention
+from agents.model.attention.kernels import anywhere
+from agents.model.attention.mask import additive, flex_mask_mod, tree_mask
+from agents.text.errors import ModelError
 from agents.tree import Batch, Kind, Node
+from agents.tree.packing import pack
 
 
 def random_trees(seed: int, longest: int) -> Batch:
@@ -87,12 +87,12 @@ def test_plan_equals_dense_attention(
     call: int,
 ) -> None:
     batch = random_trees(seed, longest)
-    before = agents.plan.CALL
-    agents.plan.CALL = call  # so that pieces of every size and calls shared by many chains come up
+    before = agents.model.attention.blocks.CALL
+    agents.model.attention.blocks.CALL = call  # so that pieces of every size and calls shared by many chains come up
     try:
         ours, dense = attend(batch, window, by_chains=by_chains, repeats=repeats, device_free=device_free)
     finally:
-        agents.plan.CALL = before
+        agents.model.attention.blocks.CALL = before
     for a, b in zip(ours, dense, strict=True):
         assert (a - b).abs().max() <= 1e-12
 

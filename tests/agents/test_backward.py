@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, gradients, loss_of, relative, trees, wake
 
-from agents.actor_critic import ActorCritic
-from agents.backward import backward, cut, forward_parts
-from agents.errors import ModelError
-from agents.packing import pack
+from agents.model.actor_critic import ActorCritic
+from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
+from agents.tree.chunked_backward import backward, cut, forward_parts
+from agents.tree.packing import pack
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.branching import Branch, ForkPoint, Plan, Sampling, TaskPlan, TopUp
+from agents.rollout.forking.rule import Branch, ForkPoint, Plan, Sampling, TaskPlan, TopUp
 
 
 def branches(count: int, rng: random.Random) -> list[Branch]:

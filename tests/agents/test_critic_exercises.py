@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from agents.packing import pack
 from agents.tiny.critic_exercises import Foretell
 from agents.tree import Kind, Node
+from agents.tree.packing import pack
 
 PROMPT = (3, 4)
 WIDTH = 6

@@ -18,7 +18,7 @@ from transformers import (
 
 from agents.engine import Request
 from agents.engine.hf import HFEngine
-from agents.errors import ModelError
+from agents.text.errors import ModelError
 
 LORA = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear")
 PROMPT = (9, 8, 7, 6, 5, 10, 11)

@@ -17,11 +17,11 @@ from tree_cases import (
     truth,
 )
 
-from agents.actor_critic import ActorCritic
-from agents.attention import marker_mask
-from agents.packing import pack
-from agents.plan import TreePlan
+from agents.model.actor_critic import ActorCritic
+from agents.model.attention.blocks import TreePlan
+from agents.model.attention.interface import marker_mask
 from agents.tree import Batch
+from agents.tree.packing import pack
 
 TIGHT = 1e-5
 

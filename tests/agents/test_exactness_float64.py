@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from tree_cases import CRITIC_PROMPT, SHAPES, VOCABULARY, actions, loss_of, relative, states, trees
 
-from agents.mask import tree_mask
-from agents.packing import pack
+from agents.model.attention.mask import tree_mask
+from agents.tree.packing import pack
 
 HEADS, WIDTH, LAYERS = 2, 16, 3
 

@@ -9,10 +9,10 @@ import pytest
 from fork_cases import GROUP, bits, plan, play
 from rollout_cases import jobs
 
-from agent_envs.faults import FaultKind, HostLost, Stage
 from agent_envs.identity import IdentityEnv
-from agents.branching import Measure, TopUp
-from agents.episode import Episode, Fault
+from agent_envs.isolation.faults import FaultKind, HostLost, Stage
+from agents.rollout.forking.rule import Measure, TopUp
+from agents.tree.episode import Episode, Fault
 
 TASKS = 4
 BAD = jobs(TASKS)[1].task.id

@@ -13,13 +13,13 @@ from fork_cases import GROUP, bits, engine, plan, play, rule
 from rollout_cases import CHAT, jobs, path
 
 from agent_envs.identity import IdentityEnv
-from agents.branching import FirstEntropy, ForkPoint, Measure, Plan, Sampling, TopUp
-from agents.episode import Episode
-from agents.forest import grow
-from agents.packing import pack
-from agents.react import ReActSettings
-from agents.rollout import FaultSettings, rollout
+from agents.rollout.forking.rule import FirstEntropy, ForkPoint, Measure, Plan, Sampling, TopUp
+from agents.rollout.play import FaultSettings, rollout
+from agents.rollout.react import ReActSettings
 from agents.tree import Kind
+from agents.tree.episode import Episode
+from agents.tree.merge import grow
+from agents.tree.packing import pack
 
 TASKS = 6
 VARIANTS = {

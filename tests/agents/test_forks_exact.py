@@ -10,16 +10,16 @@ from fork_cases import GROUP, plan
 from rollout_cases import CHAT, jobs, path
 
 from agent_envs.identity import IdentityConfig, IdentityEnv
-from agents.actor_critic import ActorCritic
-from agents.branching import Measure
 from agents.engine.hf import HFEngine
-from agents.episode import Episode
-from agents.forest import grow
-from agents.packing import pack
-from agents.react import ReActSettings
-from agents.rollout import rollout
+from agents.model.actor_critic import ActorCritic
+from agents.rollout.forking.rule import Measure
+from agents.rollout.play import rollout
+from agents.rollout.react import ReActSettings
 from agents.tiny.model import TinySettings, build_model
 from agents.tree import Batch
+from agents.tree.episode import Episode
+from agents.tree.merge import grow
+from agents.tree.packing import pack
 
 TOLERANCE = 1e-5
 SETTINGS = ReActSettings(max_action_tokens=5, max_tokens=300)

@@ -16,12 +16,12 @@ from transformers import (
 )
 from tree_cases import CRITIC_PROMPT, SIZE, VOCABULARY, WINDOW, actor_critic, base, of_actions, trees, truth
 
-from agents.actor_critic import ActorCritic, CriticSettings, LoraSettings
-from agents.attention import NAME, marker_mask
-from agents.errors import ModelError
-from agents.mask import additive, tree_mask
-from agents.packing import pack
-from agents.plan import TreePlan
+from agents.model.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.model.attention.blocks import TreePlan
+from agents.model.attention.interface import NAME, marker_mask
+from agents.model.attention.mask import additive, tree_mask
+from agents.text.errors import ModelError
+from agents.tree.packing import pack
 
 ROOTS = trees("chain")
 BATCH = pack(ROOTS, CRITIC_PROMPT)

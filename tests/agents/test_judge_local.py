@@ -15,16 +15,16 @@ from tree_cases import CRITIC_PROMPT, actor_critic, truth
 
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
-from agents.episode import Episode
-from agents.forest import grow
 from agents.judge import JudgeKind, JudgeSettings
 from agents.judge.critic import CriticJudge
 from agents.judge.oracle import OracleJudge
 from agents.judge.policy import PolicyJudge
 from agents.judge.prompt import messages_of
-from agents.packing import pack
-from agents.react import ReActSettings
-from agents.rollout import rollout
+from agents.rollout.play import rollout
+from agents.rollout.react import ReActSettings
+from agents.tree.episode import Episode
+from agents.tree.merge import grow
+from agents.tree.packing import pack
 
 ACT = ("act", "seen")
 

@@ -7,8 +7,8 @@ import torch
 from engine_cases import engine_of, largest_error, model, play, sessions
 from torch import nn
 
-from agents import linear
-from agents.linear import WideLinear, rounded, widen
+from agents.model.attention import onednn_linear as linear
+from agents.model.attention.onednn_linear import WideLinear, rounded, widen
 
 pytestmark = pytest.mark.skipif(not linear.usable(), reason="this machine has no wider instructions")
 SHAPES = [(1, 40, 24), (77, 96, 160), (64, 128, 128), (129, 128, 384), (1000, 256, 40)]

@@ -22,11 +22,11 @@ from tree_cases import (
     wake,
 )
 
-from agents.actor_critic import ActorCritic
-from agents.backward import cut
-from agents.packing import pack
-from agents.per_turn import PerTurn, backward_apart, forward_apart
+from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch, Forward
+from agents.tree.chunked_backward import cut
+from agents.tree.packing import pack
+from agents.tree.unpacked import PerTurn, backward_apart, forward_apart
 
 
 @dataclass(frozen=True)

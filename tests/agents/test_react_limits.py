@@ -10,9 +10,9 @@ from rollout_cases import CHAT, engine, jobs, path
 
 from agent_envs.identity import IdentityEnv
 from agents.engine.base import Request
-from agents.episode import Episode
-from agents.react import CALL_LIMIT, ReActSettings
-from agents.rollout import rollout
+from agents.rollout.play import rollout
+from agents.rollout.react import CALL_LIMIT, ReActSettings
+from agents.tree.episode import Episode
 
 
 class Mute(IdentityEnv):

@@ -13,12 +13,12 @@ from rollout_cases import CHAT, engine, jobs, path, tasks
 from agent_envs.core import SettingsError, Task
 from agent_envs.identity import IdentityConfig, IdentityEnv
 from agents.engine.fake import FakeEngine
-from agents.episode import Episode, Job
-from agents.forest import grow
-from agents.packing import pack
-from agents.react import ReActSettings
-from agents.rollout import rollout
+from agents.rollout.play import rollout
+from agents.rollout.react import ReActSettings
 from agents.tree import Node
+from agents.tree.episode import Episode, Job
+from agents.tree.merge import grow
+from agents.tree.packing import pack
 
 
 def play(*arguments: Any, **options: Any) -> list[Episode]:

@@ -11,11 +11,11 @@ import pytest
 from rollout_cases import CHAT, engine, jobs, path
 
 from agent_envs.core import BackendUnavailable
-from agent_envs.faults import EnvFault, FaultKind, HostLost, Stage
 from agent_envs.identity import IdentityEnv
-from agents.episode import Episode, Fault
-from agents.forest import grow
-from agents.rollout import FaultSettings, Stalled, rollout
+from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost, Stage
+from agents.rollout.play import FaultSettings, Stalled, rollout
+from agents.tree.episode import Episode, Fault
+from agents.tree.merge import grow
 
 BAD = {job.task.id for job in jobs(9)[::4]}  # three of nine tasks
 

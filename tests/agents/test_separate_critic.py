@@ -11,13 +11,13 @@ from peft import PeftModel
 from torch import Tensor
 from tree_cases import FAMILIES, actor_critic, base, relative, trees, wake
 
-from agents.actor_critic import ActorCritic, LoraSettings
-from agents.backward import backward, cut, forward_parts
-from agents.errors import ModelError
-from agents.packing import pack
-from agents.separate_critic import FILE, SeparateActorCritic
+from agents.model.actor_critic import ActorCritic, LoraSettings
+from agents.model.separate_critic import FILE, SeparateActorCritic
+from agents.model.value_head import SeparateCriticSettings
+from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
-from agents.value_head import SeparateCriticSettings
+from agents.tree.chunked_backward import backward, cut, forward_parts
+from agents.tree.packing import pack
 
 LORA = LoraSettings(rank=4)
 CRITIC = SeparateCriticSettings(rank=2, hidden=16, layers=2)

@@ -29,8 +29,8 @@ from test_chat import MAKERS
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from agents.chat import Chat, plain_tokenizer
-from agents.episode import Episode
+from agents.text.chat import Chat, plain_tokenizer
+from agents.tree.episode import Episode
 
 STATE = {"system": "state 0", "task": "state 0", "observation": "state 1", "echo": "state 2"}
 

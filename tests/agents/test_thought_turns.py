@@ -15,21 +15,21 @@ from tree_cases import CRITIC_PROMPT, actor_critic, of_actions, truth
 
 from agent_envs import registry
 from agent_envs.core import Task
-from agent_envs.faults import EnvFault
-from agent_envs.hosts import EnvHosts
+from agent_envs.isolation.faults import EnvFault
+from agent_envs.isolation.hosts import EnvHosts
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
-from agents.branching import Measure
-from agents.chat import Chat
 from agents.engine.base import Completion, Request, SamplingSettings, StopReason
 from agents.engine.fake import FakeEngine
 from agents.engine.hf import HFEngine
-from agents.episode import Episode, Job
-from agents.packing import pack
-from agents.react import ReAct, ReActSettings, ThoughtTurns
-from agents.rollout import rollout
+from agents.rollout.forking.rule import Measure
+from agents.rollout.play import rollout
+from agents.rollout.react import ReAct, ReActSettings, ThoughtTurns
+from agents.text.chat import Chat
 from agents.tiny.model import TinySettings, build_model
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Job
+from agents.tree.packing import pack
 
 ENV = MathEnv(MathConfig(languages=("en",), max_turns=6, verifier=Verifier.EXACT))
 TASK = ENV.tasks("train")[0]

@@ -10,10 +10,10 @@ from engine_cases import VOCABULARY, engine_of, model, one, some
 from thought_cases import CHATS, message
 
 from agent_envs.actions import ends_thought
-from agents.chat import Chat
 from agents.engine import Completion, Request, SamplingSettings, StopReason
 from agents.engine.fake import FakeEngine
-from agents.engine.thoughts import ThoughtEnds
+from agents.text.chat import Chat
+from agents.text.thoughts import ThoughtEnds
 
 TEXTS = ["a", ".\n\n", "\n", "\n\n", " ", "\n\nSo", "x\n", "\n.", "b\n\nc", "<|end|>"]
 A, DOT, LINE, BLANK, SPACE, SO, X, DOTTED, INSIDE, END = range(10)

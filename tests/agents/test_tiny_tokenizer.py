@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agents.chat import Chat
+from agents.text.chat import Chat
 from agents.tiny.tokenizer import CONTROL, build_tokenizer
 
 LEXICON = ["Brunwick", "Ardel", "Brun", "山"]

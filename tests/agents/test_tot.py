@@ -13,12 +13,12 @@ from search_cases import ORACLE, search, searches, tree_bits
 
 from agent_envs.identity import IdentityEnv
 from agents.engine.base import Completion, Request, StopReason
-from agents.episode import Episode, Job
-from agents.rollout import rollout
-from agents.scorers import ScorerKind
-from agents.search import Search, Thought
-from agents.tot import Rank, Strategy, ToTSettings
+from agents.rollout.play import rollout
+from agents.rollout.search.scorers import ScorerKind
+from agents.rollout.search.settings import Rank, Strategy, ToTSettings
+from agents.rollout.search.tree import Search, Thought
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Job
 
 EVERY = [
     ToTSettings(branch=3),

@@ -10,17 +10,18 @@ from rollout_cases import CHAT, jobs
 from tree_cases import truth, wake
 
 from agent_envs.identity import IdentityConfig, IdentityEnv
-from agents.actor_critic import ActorCritic
-from agents.critic import Critic
 from agents.engine.hf import HFEngine
-from agents.forest import grow
-from agents.packing import pack
-from agents.react import ReActSettings
-from agents.rollout import SearchPlan, rollout
-from agents.scorers import ScorerKind, Scoring, scorer_of
+from agents.model.actor_critic import ActorCritic
+from agents.model.state_values import Critic
+from agents.rollout.play import SearchPlan, rollout
+from agents.rollout.react import ReActSettings
+from agents.rollout.search.scorers import ScorerKind, Scoring, scorer_of
+from agents.rollout.search.settings import Rank, Strategy, ToTSettings
 from agents.tiny.model import TinySettings, build_model
-from agents.tot import Rank, Searched, Strategy, ToTSettings
 from agents.tree import Kind
+from agents.tree.episode import Searched
+from agents.tree.merge import grow
+from agents.tree.packing import pack
 
 TOLERANCE = 1e-5
 SETTINGS = ReActSettings(max_action_tokens=5, max_tokens=300)

@@ -9,9 +9,9 @@ from rollout_cases import jobs
 from search_cases import search, searches, tree_bits
 from test_fork_faults import BAD, TASKS, breaking, disk, lost
 
-from agent_envs.faults import FaultKind, Stage
-from agents.episode import Fault
-from agents.tot import ToTSettings
+from agent_envs.isolation.faults import FaultKind, Stage
+from agents.rollout.search.settings import ToTSettings
+from agents.tree.episode import Fault
 
 HOW = ToTSettings(branch=3, beam=2)
 

@@ -7,12 +7,12 @@ from test_thought_turns import ENV, model, path
 from agent_envs.math.env import MathEnv
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
-from agents.episode import Episode, Job
-from agents.react import ReActSettings
-from agents.rollout import SearchPlan, rollout
-from agents.scorers import ScorerKind, Scoring, scorer_of
-from agents.tot import Rank, Searched, ToTSettings
+from agents.rollout.play import SearchPlan, rollout
+from agents.rollout.react import ReActSettings
+from agents.rollout.search.scorers import ScorerKind, Scoring, scorer_of
+from agents.rollout.search.settings import Rank, ToTSettings
 from agents.tree import Kind
+from agents.tree.episode import Episode, Job, Searched
 
 SETTINGS = ReActSettings(max_action_tokens=20, max_tokens=700)
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tree_cases import SHAPES, some, trees
 
-from agents.packing import pack
-from agents.tree import Batch, Kind, Node, graft
+from agents.tree.packing import pack
+from agents.tree.tree import Batch, Kind, Node, graft
 
 CASES = [(shape, seed) for shape in SHAPES for seed in range(3)]
 

@@ -9,7 +9,7 @@ from chat_cases import CHATML, SPECIAL, TEMPLATES
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from agents.chat import Chat
+from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 
 THOUGHTS = (

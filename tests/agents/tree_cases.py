@@ -19,7 +19,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from agents.actor_critic import ActorCritic, LoraSettings
+from agents.model.actor_critic import ActorCritic, LoraSettings
 from agents.tree import Batch, Forward, Kind, Node
 
 VOCABULARY = 61

@@ -7,8 +7,8 @@ from typing import Any
 from algorithm_trees import World
 from torch import Tensor
 
-from agents.backward import backward, cut, forward_parts
 from agents.tree import Batch, Forward, Node
+from agents.tree.chunked_backward import backward, cut, forward_parts
 from algorithms import Algorithm
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from agents.packing import pack
 from agents.tree import Batch, Forward, Kind, Node
+from agents.tree.packing import pack
 
 CRITIC = (-1,)
 

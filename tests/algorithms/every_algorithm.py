@@ -14,8 +14,8 @@ import torch
 from algorithm_trees import World, counted
 from torch import Tensor
 
-from agents.backward import backward, cut, forward_parts
 from agents.tree import Batch, Forward, Kind, Node
+from agents.tree.chunked_backward import backward, cut, forward_parts
 from algorithms import ALGORITHMS, Algorithm
 from algorithms.selfac import SelfAC
 

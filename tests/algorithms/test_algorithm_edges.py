@@ -14,15 +14,15 @@ import torch
 from algorithm_trees import World, states, world
 
 import algorithms
-from agents.packing import pack
 from agents.tree import Node
+from agents.tree.packing import pack
 from algorithms import ALGORITHMS, Algorithm, algorithm_class
 from algorithms.arpo import ARPO
 from algorithms.base import ForkPoint, Sampling
 from algorithms.gigpo import GiGPO
 from algorithms.grpo import GRPO
 from algorithms.selfac import SelfAC
-from algorithms.turn_gae import TurnPPO
+from algorithms.turn_ppo import TurnPPO
 
 EVERY = [
     SelfAC(),

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from algorithms.groups import (
+from algorithms.formulas.groups import (
     Aggregation,
     best_advantage,
     group_advantage,
@@ -15,7 +15,7 @@ from algorithms.groups import (
     token_weight,
     whitened,
 )
-from algorithms.maths import (
+from algorithms.formulas.maths import (
     KL,
     AdvantageScale,
     adapted_kl_coef,

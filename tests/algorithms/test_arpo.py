@@ -15,10 +15,10 @@ from algorithm_pieces import in_pieces
 from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
 
-from agents.branching import ForkPoint, Plan
+from agents.rollout.forking.rule import ForkPoint, Plan
 from agents.tree import Node
 from algorithms.arpo import ARPO
-from algorithms.groups import Aggregation
+from algorithms.formulas.groups import Aggregation
 from algorithms.grpo import GRPO
 
 each_mode = pytest.mark.parametrize("mode", Aggregation)

@@ -9,7 +9,7 @@ import torch
 from algorithm_trees import World, counted, unshared, world
 
 from agents.tree import Batch, Forward
-from algorithms.returns import turn_advantage
+from algorithms.formulas.returns import turn_advantage
 from algorithms.selfac import SelfAC
 
 ADAPTIVE = SelfAC(adaptive_lambda=True, gae_lambda=0.4, normalize="none", discount=0.9)

@@ -14,9 +14,9 @@ from every_algorithm import EVERY, Step, annotate, differ, each, equal, flat, gr
 from agents.tree import Kind, Node
 from algorithms import ALGORITHMS, Algorithm
 from algorithms.adca import ADCA
-from algorithms.exact_critic import ExactCritic
+from algorithms.controls.exact_critic import ExactCritic
+from algorithms.controls.naive_ac import NaiveAC
 from algorithms.grpo import GRPO
-from algorithms.naive_ac import NaiveAC
 from algorithms.pacs import PACS
 from algorithms.selfac import SelfAC
 

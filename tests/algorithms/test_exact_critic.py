@@ -13,7 +13,7 @@ from every_algorithm import equal, groups, update
 from torch import Tensor
 
 from agents.tree import Kind, Node
-from algorithms.exact_critic import ExactCritic
+from algorithms.controls.exact_critic import ExactCritic
 
 
 def by_loop(w: World, algorithm: ExactCritic, trees: list[Node]) -> tuple[float, Tensor]:

@@ -13,8 +13,8 @@ from algorithm_trees import World, counted, paths, states, unshared, world
 from torch import Tensor
 
 from agents.tree import Kind, Node
+from algorithms.formulas.groups import Aggregation
 from algorithms.gigpo import GiGPO, Norm, Statistics, anchors
-from algorithms.groups import Aggregation
 
 
 def groups(w: World, trees: int = 3) -> list[Node]:

@@ -13,9 +13,9 @@ from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
 
 from agents.tree import Kind, Node
-from algorithms.groups import Aggregation
+from algorithms.formulas.groups import Aggregation
+from algorithms.formulas.maths import KL
 from algorithms.grpo import GRPO, Gate, Ratio
-from algorithms.maths import KL
 
 MODES = list(product(Ratio, Aggregation))
 

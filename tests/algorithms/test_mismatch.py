@@ -9,8 +9,7 @@ import torch
 from algorithm_trees import counted, unshared, world
 
 from agents.tree import Batch, Kind, Node
-from algorithms.grpo import GRPO
-from algorithms.mismatch import (
+from algorithms.formulas.mismatch import (
     Correction,
     corrected,
     correction_weight,
@@ -18,8 +17,9 @@ from algorithms.mismatch import (
     mismatch_stats,
     sampling_warning,
 )
+from algorithms.grpo import GRPO
 from algorithms.selfac import SelfAC
-from algorithms.turn_gae import TurnPPO
+from algorithms.turn_ppo import TurnPPO
 
 
 def t(*numbers: float) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from algorithm_pieces import in_pieces
 from algorithm_trees import counted, world
 
-from algorithms.naive_ac import NaiveAC
+from algorithms.controls.naive_ac import NaiveAC
 from algorithms.selfac import SelfAC
 
 SETTINGS: list[dict[str, Any]] = [

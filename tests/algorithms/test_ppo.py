@@ -11,12 +11,12 @@ import torch
 from algorithm_trees import World, counted, paths, states, unshared, world
 from torch import Tensor
 
-from agents.backward import backward, cut, forward_parts
 from agents.tree import Batch, Forward, Node
-from algorithms.groups import Aggregation
-from algorithms.maths import AdvantageScale
+from agents.tree.chunked_backward import backward, cut, forward_parts
+from algorithms.formulas.groups import Aggregation
+from algorithms.formulas.maths import AdvantageScale
+from algorithms.formulas.token_gae import TokenRows, token_gae
 from algorithms.ppo import PPO
-from algorithms.token_gae import TokenRows, token_gae
 
 Step = tuple[float, Tensor, Tensor]
 """Loss, and its gradient with respect to the log-probabilities and the values."""

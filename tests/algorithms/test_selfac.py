@@ -13,7 +13,7 @@ from torch import Tensor
 
 from agents.tree import Batch, Kind, Node
 from algorithms.base import Loss
-from algorithms.returns import scored
+from algorithms.formulas.returns import scored
 from algorithms.selfac import SelfAC, TurnCredit, TurnRatio
 
 

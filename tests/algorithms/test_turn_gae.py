@@ -13,10 +13,10 @@ from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
 
 from agents.tree import Forward, Kind, Node
-from algorithms.maths import AdvantageScale
-from algorithms.returns import Rows, bi_level_gae
-from algorithms.turn_gae import TurnPPO
-from algorithms.turn_ratio import TurnRatio
+from algorithms.formulas.maths import AdvantageScale
+from algorithms.formulas.returns import Rows, bi_level_gae
+from algorithms.formulas.turn_ratio import TurnRatio
+from algorithms.turn_ppo import TurnPPO
 
 
 def groups(w: World, trees: int = 3) -> list[Node]:

@@ -9,7 +9,7 @@ import pytest
 
 from algorithms import ALGORITHMS
 from algorithms.base import Algorithm
-from algorithms.usual import RANGES
+from algorithms.formulas.ranges import RANGES
 
 WRONG = {
     **dict.fromkeys(("discount", "gae_lambda", "clip_low"), (-0.5, 1.5)),

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents.actor_critic import ActorCritic
-from agents.packing import pack
+from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch, Kind, Node
+from agents.tree.packing import pack
 from benchmarks import search_tree, variants
 from benchmarks.search_tree import Given, apart, chains, one_pass
 

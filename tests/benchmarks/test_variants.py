@@ -7,9 +7,9 @@ import random
 import pytest
 import torch
 
-from agents.actor_critic import ActorCritic
-from agents.packing import pack
+from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch
+from agents.tree.packing import pack
 from benchmarks import variants
 from benchmarks.variants import ACTION, OBSERVATION, PROMPT, SHADOW, Way
 

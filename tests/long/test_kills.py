@@ -157,7 +157,7 @@ def started_below(place: Path) -> list[int]:
     for entry in Path("/proc").iterdir():
         try:
             ours = entry.name.isdecimal() and str(place).encode() in (entry / "environ").read_bytes()
-            if ours and b"agent_envs.host" in (entry / "cmdline").read_bytes():
+            if ours and b"agent_envs.isolation.host" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except OSError:
             continue

@@ -19,8 +19,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents.packing import pack
 from agents.tree import Batch, Forward, Kind, Node
+from agents.tree.packing import pack
 
 FOLDER = Path(os.environ.get("REFERENCE_VECTORS", Path(__file__).parents[1] / "vectors"))
 

@@ -10,10 +10,10 @@ from reference_cases import Case, cases, close, double
 from reference_deviations import deviation
 from torch import Tensor
 
-from agents.packing import pack
 from agents.tree import Batch, Forward, Kind, Node
+from agents.tree.packing import pack
 from algorithms.adca import ADCA
-from algorithms.attribution import Steps, path_matrix, standardised, suffix_sums
+from algorithms.formulas.attribution import Steps, path_matrix, standardised, suffix_sums
 
 HYPER = (
     "consistent_scale",

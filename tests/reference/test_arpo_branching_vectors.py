@@ -18,13 +18,13 @@ from reference_cases import Case, cases, close
 from reference_deviations import deviation
 
 from agent_envs.core import Task
-from agents.branching import Branch, ForkPoint, Plan, TaskPlan
-from agents.chat import Chat
 from agents.engine.base import Completion, Request
 from agents.engine.fake import FakeEngine
-from agents.episode import Job
-from agents.react import ReActSettings
-from agents.rollout import rollout
+from agents.rollout.forking.rule import Branch, ForkPoint, Plan, TaskPlan
+from agents.rollout.play import rollout
+from agents.rollout.react import ReActSettings
+from agents.text.chat import Chat
+from agents.tree.episode import Job
 from algorithms.arpo import ARPO, top_entropy
 
 PROMPT, RESULT, END = (2, 3, 4), 9, 1

@@ -9,9 +9,9 @@ from reference_cases import Case, Padded, cases, close
 from reference_deviations import deviation
 
 from agents.tree import Forward
-from algorithms.maths import scale_advantage
-from algorithms.returns import bi_level_gae
-from algorithms.turn_gae import TurnPPO
+from algorithms.formulas.maths import scale_advantage
+from algorithms.formulas.returns import bi_level_gae
+from algorithms.turn_ppo import TurnPPO
 
 
 @cases("gae")

@@ -10,10 +10,10 @@ from reference_cases import Case, cases, close, double
 from reference_deviations import deviation
 from torch import Tensor
 
-from agents.packing import pack
 from agents.tree import Batch, Forward, Kind, Node
+from agents.tree.packing import pack
+from algorithms.formulas.returns import Rows
 from algorithms.gigpo import GiGPO
-from algorithms.returns import Rows
 
 
 def chains(trajectory: list[str], rewards: list[float], anchors: list[Any]) -> tuple[Batch, Tensor]:

@@ -9,8 +9,8 @@ import torch
 from reference_cases import Case, Padded, cases, close, double
 from reference_deviations import _groups, deviation
 
-from agents.packing import pack
 from agents.tree import Forward, Kind, Node
+from agents.tree.packing import pack
 from algorithms.arpo import ARPO
 from algorithms.grpo import GRPO
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.mask import tree_mask
-from agents.packing import pack
+from agents.model.attention.mask import tree_mask
 from agents.tree import Kind, Node
+from agents.tree.packing import pack
 
 FOLDER = Path(os.environ.get("REFERENCE_VECTORS", Path(__file__).parents[1] / "vectors"))
 FILE = json.loads((FOLDER / "selfac_layout.json").read_text())

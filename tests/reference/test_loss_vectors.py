@@ -10,7 +10,7 @@ from reference_cases import Case, Padded, cases, close
 from reference_deviations import deviation
 from torch import Tensor
 
-from algorithms.groups import lengths, token_weight
+from algorithms.formulas.groups import lengths, token_weight
 from algorithms.grpo import GRPO, GroupCredit
 
 

@@ -8,9 +8,9 @@ import torch
 from reference_cases import Case, Padded, cases, close
 from reference_deviations import deviation
 
-from algorithms.groups import token_weight
-from algorithms.maths import KL, kl_divergence, mean_and_variance, scale_advantage, squared_error
-from algorithms.returns import scored
+from algorithms.formulas.groups import token_weight
+from algorithms.formulas.maths import KL, kl_divergence, mean_and_variance, scale_advantage, squared_error
+from algorithms.formulas.returns import scored
 from algorithms.selfac import SelfAC
 
 KL_NAMES = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}

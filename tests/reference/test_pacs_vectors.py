@@ -13,8 +13,8 @@ from reference_cases import FOLDER, Case, Padded, cases, close
 from reference_deviations import deviation
 from torch import Tensor
 
-from agents.packing import pack
 from agents.tree import Batch, Forward, Kind, Node
+from agents.tree.packing import pack
 from algorithms.pacs import PACS, LabelCredit
 
 HYPER = (

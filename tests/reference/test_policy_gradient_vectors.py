@@ -15,9 +15,9 @@ from test_loss_vectors import global_factor, run
 from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.groups import best_advantage, length_weighted_advantage, token_weight
+from algorithms.formulas.groups import best_advantage, length_weighted_advantage, token_weight
+from algorithms.formulas.maths import adapted_kl_coef, geometric_surrogate, reward_less_kl
 from algorithms.grpo import GRPO, GroupCredit
-from algorithms.maths import adapted_kl_coef, geometric_surrogate, reward_less_kl
 
 
 def credit_of(batch: Batch, algorithm: GRPO) -> GroupCredit:

@@ -11,8 +11,8 @@ from test_loss_vectors import global_factor
 from torch import Tensor
 
 from agents.tree import Batch, Forward
+from algorithms.formulas.token_gae import token_gae
 from algorithms.ppo import PPO
-from algorithms.token_gae import token_gae
 
 
 def valued(padded: Padded, batch: Batch, logp_T: Tensor, values: Tensor) -> Forward:

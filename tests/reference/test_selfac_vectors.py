@@ -10,10 +10,10 @@ import torch
 from reference_cases import Case, cases, close, double
 from torch import Tensor
 
-from agents.packing import pack
 from agents.tree import Batch, Forward, Kind, Node
-from algorithms.maths import bounded
-from algorithms.returns import scored
+from agents.tree.packing import pack
+from algorithms.formulas.maths import bounded
+from algorithms.formulas.returns import scored
 from algorithms.selfac import SelfAC, TurnCredit
 
 

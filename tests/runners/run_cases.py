@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agents.forest import Tree
+from agents.tree.merge import Tree
 from runners.config import dump, dump_json, parse
 from runners.runs import BASE, CONFIG
 from runners.settings import Train, parts_of

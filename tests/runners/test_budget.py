@@ -10,8 +10,8 @@ import pytest
 from run_cases import SMALL, fingerprint, rows, settings, training
 
 from agent_envs.core import Task
-from agents.episode import Episode, Job
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Job
 from runners.config import UserError
 from runners.train import begin
 from runners.training.budget import Budget

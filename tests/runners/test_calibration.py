@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from agent_envs.core import Task
-from agents.episode import Episode, Job
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Job
 from runners.evaluation import calibration_report
 from runners.evaluation.calibration import States, calibration, predictor, reliability, states_of, success
 

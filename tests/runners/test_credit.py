@@ -14,8 +14,8 @@ from rich.console import Console
 from run_cases import training
 
 from agent_envs.core import Task
-from agents.episode import Episode, Job
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Job
 from algorithms import algorithm_class
 from runners.config import UserError
 from runners.credit import WHEN, Credit, measure, rows, scorers, show, write

@@ -13,9 +13,9 @@ import pytest
 from run_cases import training
 
 from agent_envs.core import Task
-from agents.episode import Episode, Job
-from agents.react import ReActSettings
+from agents.rollout.react import ReActSettings
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Job
 from runners import evaluate
 from runners.config import UserError, parse
 from runners.evaluation import kinds

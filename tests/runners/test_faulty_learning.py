@@ -15,9 +15,9 @@ from run_cases import gradient, rows, same, training
 
 from agent_envs.identity import IdentityEnv
 from agents.engine import SamplingSettings
-from agents.episode import Episode, Fault, Job
-from agents.forest import grow
-from agents.rollout import Played
+from agents.rollout.play import Played
+from agents.tree.episode import Episode, Fault, Job
+from agents.tree.merge import grow
 from runners.config import UserError
 from runners.training.run import Training
 
@@ -71,7 +71,7 @@ def test_a_lone_survivor_of_a_group_is_left_out(tmp_path: Path, model: str) -> N
 
 
 def fault(outcome: Any) -> Fault:
-    from agent_envs.faults import FaultKind, Stage
+    from agent_envs.isolation.faults import FaultKind, Stage
 
     return Fault(outcome.job, FaultKind.RAISED, Stage.STEP, "broken")
 

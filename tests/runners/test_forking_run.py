@@ -16,8 +16,8 @@ from test_resume import everything, finish, in_rollout, in_update, stopped
 
 from agent_envs import registry
 from agent_envs.identity import IdentityEnv
-from agents.episode import Episode, Job
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Job
 from runners.config import UserError
 from runners.training.budget import Budget
 from runners.training.group_costs import group_costs

@@ -11,9 +11,9 @@ import torch
 from run_cases import gradient, same, settings, training
 
 from agents.engine import SamplingSettings
-from agents.forest import Tree, grow
 from agents.tree import Kind
-from algorithms.mismatch import Correction
+from agents.tree.merge import Tree, grow
+from algorithms.formulas.mismatch import Correction
 from runners.config import UserError
 from runners.training.run import Training
 

@@ -21,11 +21,11 @@ import pytest
 from agent_envs import registry
 from agent_envs.core import TextEnv
 from agent_envs.identity import IdentityEnv
-from agents.chat import Chat
 from agents.engine.fake import FakeEngine
-from agents.episode import Episode, Job
-from agents.rollout import rollout
+from agents.rollout.play import rollout
+from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
+from agents.tree.episode import Episode, Job
 from runners.config import run_program
 from runners.play import Game, main, shown
 

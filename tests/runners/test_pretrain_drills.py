@@ -10,9 +10,9 @@ from rich.console import Console
 
 from agent_envs.core import Drill, Exercise, SettingsError, Task
 from agent_envs.identity import IdentityEnv
-from agents.chat import Chat
-from agents.packing import pack
+from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
+from agents.tree.packing import pack
 from runners.demonstrations import Demonstration, chain, drill_tree
 from runners.pretrain import PretrainSettings, _drills, _fingerprint, _make, _texts
 

@@ -9,13 +9,13 @@ import numpy as np
 from agent_envs.identity import IdentityEnv
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
-from agents.chat import CRITIC_TEXT, Chat
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
-from agents.episode import Job
-from agents.rollout import rollout
+from agents.rollout.play import rollout
+from agents.text.chat import CRITIC_TEXT, Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Kind, Node
+from agents.tree.episode import Job
 from runners.demonstrations import chain, demonstrate
 
 ENV = MathEnv(MathConfig(verifier=Verifier.EXACT))

@@ -14,10 +14,10 @@ from rich.console import Console
 from run_cases import SMALL, rows, settings, training
 from torch import Tensor
 
-from agents.backward import forward_parts
 from agents.engine import SamplingSettings
-from agents.forest import Tree, grow
-from agents.separate_critic import FILE
+from agents.model.separate_critic import FILE
+from agents.tree.chunked_backward import forward_parts
+from agents.tree.merge import Tree, grow
 from runners.config import UserError
 from runners.train import begin
 from runners.training import checkpoint
@@ -259,6 +259,8 @@ def test_each_part_of_the_critics_state_is_needed(whole: Path, tmp_path: Path, m
 
         monkeypatch.setattr(Replay, "load", nothing)
     else:
-        monkeypatch.setattr("agents.separate_critic.SeparateActorCritic.load_critic_state", lambda self, state: None)
+        monkeypatch.setattr(
+            "agents.model.separate_critic.SeparateActorCritic.load_critic_state", lambda self, state: None
+        )
     resumed(whole, tmp_path / "run", 2)
     assert weights(tmp_path / "run") != weights(whole)

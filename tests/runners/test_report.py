@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from agent_envs.core import Task
-from agent_envs.faults import FaultKind, Stage
-from agents.episode import Episode, Fault, Job
+from agent_envs.isolation.faults import FaultKind, Stage
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Fault, Job
 from runners.config import UserError
 from runners.folder import hold, open_run_folder
 from runners.training.columns import COLUMNS

@@ -12,10 +12,10 @@ import torch
 from run_cases import fingerprint, gradient, settings, training
 from safetensors.torch import save
 
-from agents.adapter import HEAD
-from agents.forest import grow
-from agents.scorers import ByValue
-from agents.tot import Searched
+from agents.model.adapter_io import HEAD
+from agents.rollout.search.scorers import ByValue
+from agents.tree.episode import Searched
+from agents.tree.merge import grow
 from runners.config import UserError
 from runners.settings import Agent
 from runners.workers.serve import Setup
@@ -115,7 +115,7 @@ def test_a_search_is_led_by_the_value_head_that_was_sent(tmp_path: Path) -> None
 
 
 def _spec(run: Any) -> Any:
-    from agents.chat import ChatSettings
+    from agents.text.chat import ChatSettings
     from runners.models import BaseSpec
 
     return BaseSpec(run.source, "cpu", "float32", ChatSettings())

@@ -13,8 +13,8 @@ from run_cases import training
 from torch import Tensor
 
 from agents.engine import SamplingSettings
-from agents.forest import Tree, grow
-from agents.separate_critic import FILE, SeparateActorCritic
+from agents.model.separate_critic import FILE, SeparateActorCritic
+from agents.tree.merge import Tree, grow
 from runners.evaluate import Evaluate, policies_of
 from runners.runs import read_run
 from runners.training.run import Training

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from view_cases import ATTACK, SNEAKY, Recorded, record
 
-from agents.forest import grow
 from agents.tree import Kind
+from agents.tree.merge import grow
 from runners import view
 from runners.config import UserError, run_program
 from runners.viewer.merge import merge

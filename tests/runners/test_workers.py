@@ -18,15 +18,15 @@ from run_cases import settings
 from safetensors.torch import save
 
 from agent_envs.identity import IdentityEnv
-from agents.actor_critic import ActorCritic
 from agents.engine import SamplingSettings
-from agents.episode import Job
-from agents.rollout import Played
+from agents.model.actor_critic import ActorCritic
+from agents.rollout.play import Played
+from agents.tree.episode import Job
 from runners.config import UserError
 from runners.models import load_base
 from runners.runs import base_of
-from runners.training.controller import Controller
 from runners.workers.base import BASE_MODEL, Spec, StaleWorker, WorkerLost, Workers
+from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 from runners.workers.process import ProcessWorkers
 from runners.workers.serve import Setup

@@ -11,11 +11,11 @@ from rich.console import Console
 from transformers import PreTrainedTokenizerFast
 
 from agent_envs.core import Task
-from agent_envs.faults import FaultKind, Stage
-from agents.chat import Chat
-from agents.episode import Episode, Fault, Job
+from agent_envs.isolation.faults import FaultKind, Stage
+from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Kind, Node
+from agents.tree.episode import Episode, Fault, Job
 from runners.config import dump, dump_json, parse
 from runners.settings import Train, parts_of
 from runners.training.learner import Credited

@@ -9,8 +9,8 @@ import contextlib
 import os
 import sys
 
-from agent_envs.child import connect
 from agent_envs.code.sandbox import bundle
+from agent_envs.isolation.child import connect
 
 
 def main() -> None:

@@ -23,7 +23,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from agent_envs.child import Channel, Child, Oversize
 from agent_envs.code.sandbox import bundle
 from agent_envs.code.sandbox.interface import (
     Capabilities,
@@ -37,6 +36,7 @@ from agent_envs.code.sandbox.pooled import PooledSandbox
 from agent_envs.code.sandbox.results import message_of, most_bytes, result_of
 from agent_envs.code.sandbox.zygote import cgroup, files, wire
 from agent_envs.code.sandbox.zygote.syscalls import numbers
+from agent_envs.isolation.child import Channel, Child, Oversize
 
 _START = 30.0
 _GRACE = 10.0

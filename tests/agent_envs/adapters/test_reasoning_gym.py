@@ -20,8 +20,8 @@ from agent_envs.adapters.reasoning_gym import (
     spoiled,
     write,
 )
-from agent_envs.check import check_text_env
-from agent_envs.outside import Limits, Outside
+from agent_envs.contract.check import check_text_env
+from agent_envs.isolation.grader import Limits, Outside
 
 FEW = {"train_tasks": 12, "held_out_tasks": 6}
 

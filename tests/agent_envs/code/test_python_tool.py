@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from agent_envs.actions import Grammar, Verb
-from agent_envs.check import check_text_env
 from agent_envs.code import judge
 from agent_envs.code.python_tool import PythonSettings, PythonTool, with_python
 from agent_envs.code.sandbox import SandboxFault
+from agent_envs.contract.check import check_text_env
 from agent_envs.core import SettingsError
 from agent_envs.identity import IdentityConfig, IdentityEnv
 from agent_envs.wiki.config import OutcomeScore, WikiConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agent_envs.check import ContractError, check_text_env
+from agent_envs.contract.check import ContractError, check_text_env
 from agent_envs.core import SettingsError
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv

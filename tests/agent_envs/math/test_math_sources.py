@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_envs.check import check_text_env
+from agent_envs.contract.check import check_text_env
 from agent_envs.core import SPLITS, SettingsError
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv

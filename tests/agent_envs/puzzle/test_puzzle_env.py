@@ -9,7 +9,7 @@ import puzzle_walks
 import pytest
 
 from agent_envs import SettingsError
-from agent_envs.check import HOSTILE, check_text_env
+from agent_envs.contract.check import HOSTILE, check_text_env
 from agent_envs.puzzle.arithmetic import Numbers
 from agent_envs.puzzle.config import Kind, PuzzleConfig
 from agent_envs.puzzle.countdown import Countdown

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_envs import SettingsError
-from agent_envs.check import check_text_env
+from agent_envs.contract.check import check_text_env
 from agent_envs.core import Task
 from agent_envs.wiki.config import Corpus, WikiConfig
 from agent_envs.wiki.env import WikiEnv

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from agent_envs.child import Child
 from agent_envs.code.sandbox import SandboxFault, SandboxUnavailable
 from agent_envs.code.sandbox.choose import open_sandbox
 from agent_envs.code.sandbox.local import UnsafeProcess
+from agent_envs.isolation.child import Child
 
 
 @contextmanager

@@ -1,0 +1,94 @@
+"""What a host of environments answers, read by somebody who does not trust it.
+
+Invariant: whatever bytes come in, the result is five (or three) values of exactly the promised types, or `Garbage`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+
+from agent_envs.isolation.faults import FaultKind
+
+OK, SETTINGS = "ok", "settings"
+"""How an answer begins that is none of the FaultKinds."""
+
+_BEGINNINGS = frozenset({OK, SETTINGS, *FaultKind})
+_FIVE = "step must answer (str, finite float, bool, bool, dict)"
+_TWO = "reset must answer (str, dict) and system_prompt a str"
+
+
+class Garbage(ValueError):  # noqa: N818
+    """An answer that is not what it must be."""
+
+
+def encode(value: Any) -> bytes:
+    """JSON whose text comes back exactly: two surrogates side by side stay two, which ``\\u`` escapes would join.
+
+    Raises TypeError, ValueError or RecursionError for what JSON cannot say, NaN included.
+    """
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+
+
+def decode(message: bytes, serial: int) -> tuple[str, Any]:
+    """(beginning, value) of the answer to the request of that number; the value of a fault is its text."""
+    try:
+        answer = _DECODER.decode(message.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise Garbage("its process did not answer in JSON") from error
+    if not (isinstance(answer, list) and len(answer) == 3 and answer[0] == serial):
+        raise Garbage("its process did not answer what it was asked")
+    _, beginning, value = answer
+    if not isinstance(beginning, str) or beginning not in _BEGINNINGS or (beginning != OK and type(value) is not str):
+        raise Garbage("its process did not answer what it was asked")
+    return beginning, value if beginning == OK else printable(value)
+
+
+def step_values(value: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    """Gymnasium's five values of a step."""
+    if not isinstance(value, list) or len(value) != 5:
+        raise Garbage(f"{_FIVE}, not {_short(value)}")
+    observation, reward, terminated, truncated, info = value
+    if type(observation) is not str:
+        raise Garbage(f"{_FIVE}, but the observation is {_short(observation)}")
+    if type(reward) not in (int, float) or not abs(reward) <= sys.float_info.max:
+        raise Garbage(f"{_FIVE}, but the reward is {_short(reward)}")
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        if type(flag) is not bool:
+            raise Garbage(f"{_FIVE}, but {name} is {_short(flag)}")
+    if type(info) is not dict:
+        raise Garbage(f"{_FIVE}, but the info is {_short(info)}")
+    return observation, float(reward), terminated, truncated, info
+
+
+def reset_values(value: Any) -> tuple[str, dict[str, Any], str]:
+    """(observation, info, system prompt)."""
+    match value:
+        case [[str() as observation, dict() as info], str() as prompt]:
+            return observation, info, prompt
+    raise Garbage(f"{_TWO}, not {_short(value)}")
+
+
+def nothing(value: Any) -> None:
+    """The answer of a call that only does something."""
+    if value is not None:
+        raise Garbage(f"nothing was to be answered, not {_short(value)}")
+
+
+def printable(text: str, limit: int = 500) -> str:
+    """One line that does no harm where it is shown or written: no control characters, no surrogates."""
+    text = "".join(c if c.isprintable() else "?" for c in " ".join(text[: 2 * limit].split()))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _short(value: Any) -> str:
+    return f"{value!r}" if value is None or isinstance(value, bool | float) else f"{type(value).__name__}"
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_DECODER = json.JSONDecoder(parse_constant=_refuse)

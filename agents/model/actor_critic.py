@@ -1,0 +1,303 @@
+"""One shared model as actor and critic: a causal language model with LoRA and a small value head.
+
+Invariant: one forward over a row of trees gives every action's log-probability and every state's value, equal to
+separate forwards of every path. At the start LoRA adds exactly nothing and every value is exactly 0.
+
+Legend: T tokens, A actions, S states, N action tokens or critic rows picked from T, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from agents.model import adapter_io, supported
+from agents.model.attention.blocks import TreePlan
+from agents.model.attention.interface import NAME, marker_mask
+from agents.model.value_head import CriticSettings, calibrate, value_head, waits, wide
+from agents.text.errors import ModelError
+from agents.tree import Batch, Forward
+
+__all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelError"]
+
+SMALL_HEAD = CriticSettings()
+ENTROPY_ROWS = 64  # at a time: what is thrown away again should fit a cache
+
+
+@dataclass(frozen=True)
+class LoraSettings:
+    """The adapter that is trained; everything else of the model stays frozen."""
+
+    rank: int = 8
+    """Rank of each LoRA matrix pair."""
+    alpha: float = 16
+    """LoRA scale: the update is multiplied by alpha / rank."""
+    dropout: float = 0.0
+    """Must be 0: with dropout no probability ratio is exact."""
+    targets: str | tuple[str, ...] = "all-linear"
+    """Names of the modules to adapt; "all-linear" is every linear layer but the output layer."""
+
+
+@dataclass
+class Counters:
+    """What was encoded since the start; claims about cost are tested with it."""
+
+    passes: int = 0
+    tokens: int = 0
+    critic_tokens: int = 0
+
+
+class ActorCritic(nn.Module):
+    """Policy and value function in one; ``lora=None`` trains every parameter (pretraining).
+
+    ``temperature`` divides the logits and must be that of the rollout. ``chunk`` bounds the rows of logits that are in
+    memory at once. ``seed`` starts LoRA and the value head; the global generator is left as it was.
+    Raises ModelError when the model cannot read token trees exactly.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        lora: LoraSettings | None = LoraSettings(),
+        critic: CriticSettings | None = SMALL_HEAD,
+        *,
+        temperature: float = 1.0,
+        chunk: int = 4096,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if temperature <= 0 or chunk < 1:
+            raise ModelError(f"temperature {temperature} and chunk {chunk} must be positive")
+        supported.check_config(model)
+        supported.dispatch(model)
+        self.lora, self.critic = lora, critic
+        self.temperature, self.chunk = temperature, chunk
+        self.counters = Counters()
+        self._plan: tuple[Tensor, TreePlan] | None = None
+        self._base_size = sum(p.numel() for p in model.parameters())
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.model: PreTrainedModel | PeftModel = model if lora is None else _with_lora(model, lora)
+            self.value_head = None if critic is None else value_head(model, critic)
+        if lora is None:
+            self.model.requires_grad_(True)
+        self.train()
+        supported.probe(self)
+
+    # -- the model's parts ------------------------------------------------------------------------------------------
+
+    @property
+    def causal_model(self) -> PreTrainedModel:
+        """The Hugging Face model, with LoRA inside its layers where there is LoRA."""
+        return self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batch must be."""
+        return self.causal_model.device
+
+    def policy_parameters(self) -> list[nn.Parameter]:
+        """What is trained of the policy: the LoRA matrices, or everything when there is no LoRA."""
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def value_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the value head."""
+        return [] if self.value_head is None else list(self.value_head.parameters())
+
+    @torch.no_grad()
+    def calibrate(self, batches: Iterable[Batch], mean_return: float) -> None:
+        """Shows the critic the first episodes, before the first update, where its settings ask for that."""
+        if self.critic is not None and self.value_head is not None and waits(self.critic):
+            read = torch.cat([batch.at_prompts(self.hidden(batch))[0] for batch in batches])
+            calibrate(self.value_head, self.critic, wide(read), mean_return)
+
+    def remove_value_head(self) -> None:
+        """Leaves a plain policy behind: log-probabilities and greedy output are the same bits as before."""
+        self.value_head = None
+
+    def train(self, mode: bool = True) -> ActorCritic:
+        """Keeps the language model in evaluation mode: dropout while learning would make every ratio inexact."""
+        super().train(mode)
+        self.model.eval()
+        return self
+
+    def summary(self) -> str:
+        """Trained parameters and their share, in one line."""
+        policy = sum(p.numel() for p in self.policy_parameters())
+        value = sum(p.numel() for p in self.value_parameters())
+        name = "model" if self.lora is None else "LoRA"
+        share = 100 * (policy + value) / self._base_size
+        return f"trained: {policy:,} {name} + {value:,} value head = {share:.1f} % of {self._base_size:,} parameters"
+
+    # -- forward ----------------------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch) -> Forward:
+        """One differentiable pass over the whole row.
+
+        ``logp_T`` is read at row ``parent_T``, at action tokens only (0 elsewhere); ``entropy_T`` carries no gradient;
+        ``value_S`` is 0 where a state has no critic prompt and None when the batch has none at all.
+        """
+        return self.read(self.hidden(batch), batch)
+
+    def read(self, hidden_TD: Tensor, batch: Batch) -> Forward:
+        """What ``forward`` returns, from the last hidden states [T, D] of the row."""
+        row_N = torch.nonzero(batch.action_T >= 0).squeeze(1)
+        logp_N, entropy_N = self._score(hidden_TD.index_select(0, batch.parent_T[row_N]), batch.token_T[row_N])
+        zero_T = logp_N.new_zeros(len(batch))
+        value_S, read_SD = self._values(hidden_TD, batch)
+        return Forward(
+            logp_T=zero_T.index_copy(0, row_N, logp_N),
+            entropy_T=zero_T.index_copy(0, row_N, entropy_N),
+            value_S=value_S,
+            read_SD=read_SD,
+        )
+
+    @torch.no_grad()
+    def reference(self, batch: Batch) -> Tensor:
+        """``logp_T`` of the model with LoRA switched off. Raises ModelError when there is no LoRA."""
+        if not isinstance(self.model, PeftModel):
+            raise ModelError("without LoRA there is no reference policy to switch back to: train with LoRA, or KL 0")
+        with self.model.disable_adapter():
+            return ActorCritic.forward(self, batch).logp_T
+
+    def hidden(self, batch: Batch, plan: TreePlan | None = None) -> Tensor:
+        """Last hidden state [T, D] of every token of the row."""
+        if plan is None:
+            if self._plan is None or self._plan[0] is not batch.end_T:
+                self._plan = (batch.end_T, TreePlan(batch.pos_T, batch.end_T, self.device, by_chains=True))
+            plan = self._plan[1]
+        self.counters.passes += 1
+        self.counters.tokens += len(batch)
+        asked = batch.critic_S >= 0
+        self.counters.critic_tokens += int((batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S])[asked].sum())
+        model = self.causal_model
+        if model.config._attn_implementation != NAME:  # eager attention would add a mask of another shape
+            raise ModelError(
+                f"someone set this model's attention to {model.config._attn_implementation!r}: keep {NAME!r}"
+            )
+        token_T, pos_T = batch.token_T, batch.pos_T
+        if plan.order_T is not None:
+            token_T, pos_T = token_T[plan.order_T], pos_T[plan.order_T]
+        out = model.base_model(
+            input_ids=token_T[None],
+            position_ids=pos_T[None],
+            attention_mask=marker_mask(self.device),
+            use_cache=False,
+            tree_plan=plan,
+        )
+        hidden_TD = out.last_hidden_state[0]
+        return hidden_TD if plan.place_T is None else hidden_TD.index_select(0, plan.place_T)
+
+    def logits(self, hidden_ND: Tensor) -> Tensor:
+        """[N, V] in at least float32, as the model's own forward makes them, before the temperature."""
+        config = self.causal_model.config.get_text_config(decoder=True)
+        logits_NV = self.causal_model.get_output_embeddings()(hidden_ND)
+        logits_NV = wide(logits_NV)
+        if getattr(config, "logits_scaling", None):
+            logits_NV = logits_NV / config.logits_scaling
+        if getattr(config, "logit_scale", None):
+            logits_NV = logits_NV * config.logit_scale
+        cap = getattr(config, "final_logit_softcapping", None)
+        return torch.tanh(logits_NV / cap) * cap if cap else logits_NV
+
+    def _score(self, hidden_ND: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of each token and the entropy (nats, no gradient) of the distribution it came from."""
+
+        def one(hidden_ND: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor]:
+            logits_NV = self.logits(hidden_ND)
+            if self.temperature != 1:
+                logits_NV = logits_NV / self.temperature
+            logp_NV = torch.log_softmax(logits_NV, dim=-1)
+            with torch.no_grad():
+                entropy_N = torch.cat([_entropy(part_NV) for part_NV in logp_NV.split(ENTROPY_ROWS)])
+            return logp_NV.gather(1, token_N[:, None]).squeeze(1), entropy_N
+
+        if hidden_ND.shape[0] <= self.chunk:
+            return one(hidden_ND, token_N)
+        parts = [
+            checkpoint(one, h, t, use_reentrant=False, preserve_rng_state=False)
+            for h, t in zip(hidden_ND.split(self.chunk), token_N.split(self.chunk), strict=True)
+        ]
+        logp, entropy = zip(*parts, strict=True)
+        return torch.cat(logp), torch.cat(entropy)
+
+    def _values(self, hidden_TD: Tensor, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
+        """(value_S, read_SD)."""
+        hidden_ND, state_N = batch.at_prompts(hidden_TD)
+        if self.value_head is None or not state_N.numel():
+            return None, None
+        zero_SD = hidden_ND.new_zeros(batch.critic_S.numel(), hidden_ND.shape[1])
+        read_SD = zero_SD.index_copy(0, state_N, hidden_ND.detach())
+        if self.critic is not None and self.critic.detach_body:
+            hidden_ND = hidden_ND.detach()
+        return self.values_from(hidden_ND, state_N, batch.critic_S.numel()), read_SD
+
+    def values_from(self, hidden_ND: Tensor, state_N: Tensor, states: int) -> Tensor:
+        """value_S of ``states`` states: what the head reads off each of N critic prompts, 0 where there is none."""
+        assert self.value_head is not None
+        value_N = self.value_head(wide(hidden_ND)).squeeze(1)
+        return value_N.new_zeros(states).index_copy(0, state_N, value_N)
+
+    # -- saving -----------------------------------------------------------------------------------------------------
+
+    def adapter_state(self) -> dict[str, Tensor]:
+        """All that training changes, by name, detached: LoRA (or the whole model) and ``value_head.*``."""
+        return adapter_io.state(self)
+
+    def policy_state(self) -> dict[str, Tensor]:
+        """The policy's part of ``adapter_state``: what an engine loads."""
+        return {k: v for k, v in self.adapter_state().items() if not k.startswith(adapter_io.HEAD)}
+
+    @property
+    def lora_config(self) -> LoraConfig | None:
+        """PEFT's description of the adapter, None when every parameter is trained."""
+        return self.model.peft_config["default"] if isinstance(self.model, PeftModel) else None
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Copies what ``adapter_state`` gave. Raises ModelError when names or shapes differ."""
+        adapter_io.load_state(self, state)
+
+    def adapter_bytes(self) -> tuple[bytes, str]:
+        """``adapter_state`` in safetensors format, and its sha256 in hex."""
+        return adapter_io.to_bytes(self)
+
+    def load_bytes(self, data: bytes) -> None:
+        """Takes what ``adapter_bytes`` gave."""
+        adapter_io.from_bytes(self, data)
+
+    def save(self, folder: str | Path) -> None:
+        """A PEFT adapter (or the whole model, without LoRA) and ``value_head.safetensors`` beside it."""
+        adapter_io.save(self, Path(folder))
+
+    def load(self, folder: str | Path) -> None:
+        """Takes what ``save`` wrote. Raises ModelError when it belongs to another model or other settings."""
+        adapter_io.load(self, Path(folder))
+
+
+def _with_lora(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
+    if lora.dropout:
+        raise ModelError(f"LoRA dropout is {lora.dropout}: with dropout no ratio is exact; set it to 0")
+    if lora.rank < 1:
+        raise ModelError(f"LoRA rank is {lora.rank}: it must be at least 1")
+    targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
+    config = LoraConfig(
+        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
+    )
+    return get_peft_model(model, config)
+
+
+def _entropy(logp_NV: Tensor) -> Tensor:
+    """In nats. Normalised once more: a rounding error of the log-softmax would otherwise count H - 1 times.
+
+    The clamp only matters for logits of -inf: 0 * -inf is no number.
+    """
+    p_NV = logp_NV.exp()
+    total_N = p_NV.sum(-1)
+    return total_N.log() - p_NV.mul_(logp_NV.clamp_min(-1e5)).sum(-1) / total_N

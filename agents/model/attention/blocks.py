@@ -1,0 +1,192 @@
+"""Which queries meet which keys: the attention of a row of token trees, cut into few dense kernel calls.
+
+Invariant: every row is a query of exactly one call, and a call's keys hold every ancestor of its queries; what else is
+among them is masked. Forks, leaves, several trees a row and sliding windows are all the same case.
+
+The rows are taken apart into *chains*: from a root (or a fork) always on into the deepest branch. Along a chain a call
+takes some rows in a piece with all their ancestors, and its mask is the lower right corner of one mask that all such
+calls share. Short chains, like critic prompts, share a call where that is cheaper. So nothing of size T x T is ever
+made. Laid out chain by chain, the rows of a piece are one slice and its keys few, which saves copies: ``by_chains``.
+
+Why pieces even where ``is_causal`` would do: the CPU kernel follows the triangle of a causal call in steps of 512 keys.
+
+Legend: T tokens, Q queries and K keys of a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import sqrt
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agents.model.attention.mask import additive
+
+Rows = NDArray[np.int64]
+
+# What a call costs beside its query-key pairs, in pairs: measured on a CPU for four heads of 64.
+CALL = 3000  # the call itself
+KEY = 8  # per key: reading it, and adding up its gradient
+COPY = 5  # per key where the keys are no slice and must be copied together
+
+Spans = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel call. Queries and keys are given by their places in the row."""
+
+    queries: Spans
+    keys: Spans
+    mask_QK: Tensor
+    """0 / -inf."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All calls of a row, for one window."""
+
+    calls: tuple[Call, ...]
+    _repeated: dict[int, list[Tensor]] = field(default_factory=dict, repr=False)
+
+    def masks(self, repeats: int) -> list[Tensor]:
+        """The mask of each call with every query ``repeats`` times: [Q * repeats, K]."""
+        if repeats not in self._repeated:
+            # Calls share one storage where they can: repeat that, not every view of it.
+            bases = [call.mask_QK if call.mask_QK._base is None else call.mask_QK._base for call in self.calls]
+            large = {id(base): base.repeat_interleave(repeats, 0) for base in bases}
+            self._repeated[repeats] = [
+                large[id(base)][-call.mask_QK.shape[0] * repeats :, -call.mask_QK.shape[1] :]
+                for base, call in zip(bases, self.calls, strict=True)
+            ]
+        return self._repeated[repeats]
+
+
+class TreePlan:
+    """The plans of one row of trees: one per sliding window, made when a layer first asks for it.
+
+    ``by_chains``: the model will be given the rows as ``order_T`` lays them out, not depth first.
+    """
+
+    def __init__(
+        self, pos_T: Tensor, end_T: Tensor, device: torch.device | str = "cpu", *, by_chains: bool = False
+    ) -> None:
+        self._pos: Rows = pos_T.cpu().numpy()
+        self._end: Rows = end_T.cpu().numpy()
+        self._device = device
+        self._chains = _chains(self._pos, self._end)
+        self._plans: dict[tuple[int | None, torch.dtype], Plan] = {}
+        self._place = np.arange(self._pos.size)
+        self.order_T: Tensor | None = None
+        """Row (depth first) of each place; None where the two are the same."""
+        self.place_T: Tensor | None = None
+        """Its inverse."""
+        if by_chains and len(self._chains) > 1:
+            order = np.concatenate(self._chains)
+            self._place[order] = np.arange(order.size)
+            self.order_T, self.place_T = (torch.from_numpy(x).to(device) for x in (order, self._place))
+
+    def __len__(self) -> int:
+        return self._pos.size
+
+    def get(self, window: int | None, dtype: torch.dtype) -> Plan:
+        """The plan for a layer with this sliding window (None: full attention) and scores of ``dtype``."""
+        if window is not None and self._pos.max(initial=0) < window:
+            window = None
+        key = (window, dtype)
+        if key not in self._plans:
+            pieces = list(_merged(list(_pieces(self._chains, self._pos, self._end, window))))
+            self._plans[key] = Plan(tuple(self._calls(pieces, window, dtype)))
+        return self._plans[key]
+
+    def _calls(self, pieces: list[Piece], window: int | None, dtype: torch.dtype) -> Iterator[Call]:
+        shared = [piece for piece in pieces if piece.chain]
+        Q, K = (max((rows.size for rows in side), default=0) for side in ([p.q for p in shared], [p.k for p in shared]))
+        behind_QK = np.arange(Q)[:, None] + K - Q - np.arange(K)  # how far each key lies behind each query
+        seen_QK = (behind_QK >= 0) & (behind_QK < (K + 1 if window is None else window))
+        corner_QK = self._additive(seen_QK, dtype)
+        for piece in pieces:
+            if piece.chain:
+                mask_QK = corner_QK[Q - piece.q.size :, K - piece.k.size :]
+            else:
+                q_Q1, k_1K = piece.q[:, None], piece.k[None, :]
+                seen_QK = (k_1K <= q_Q1) & (q_Q1 < self._end[k_1K])
+                if window is not None:
+                    seen_QK &= self._pos[q_Q1] - self._pos[k_1K] < window
+                mask_QK = self._additive(seen_QK, dtype)
+            yield Call(self._spans(piece.q), self._spans(piece.k), mask_QK)
+
+    def _additive(self, seen_QK: NDArray[np.bool_], dtype: torch.dtype) -> Tensor:
+        return additive(torch.from_numpy(seen_QK), dtype).to(self._device)
+
+    def _spans(self, rows: Rows) -> Spans:
+        """Where the rows lie, in as few stretches as there are."""
+        place = self._place[rows]
+        edges = [0, *(np.flatnonzero(np.diff(place) != 1) + 1).tolist(), place.size]
+        return tuple(slice(int(place[a]), int(place[b - 1]) + 1) for a, b in pairwise(edges))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows (depth first) that one call takes as queries ``q``, and their keys ``k``."""
+
+    q: Rows
+    k: Rows
+    chain: bool
+    """The queries are the last keys, and every key is an ancestor of every later query."""
+    whole: bool
+    """All of a chain: it may share a call with others."""
+
+    @property
+    def cost(self) -> float:
+        """In query-key pairs."""
+        return (self.q.size + KEY + COPY) * self.k.size + CALL
+
+
+def _chains(pos: Rows, end: Rows) -> list[Rows]:
+    """The rows of each chain, in the order of their first rows."""
+    # A run is a stretch of rows without a fork; the deepest row below it names the chain that it belongs to.
+    first = np.flatnonzero(np.concatenate([[True], (np.diff(pos) != 1) | (np.diff(end) != 0)]))
+    chains: dict[int, list[Rows]] = {}
+    for a, b in zip(first.tolist(), [*first[1:].tolist(), pos.size], strict=True):
+        tip = a + int(pos[a : end[a]].argmax())
+        chains.setdefault(tip, []).append(np.arange(a, b))
+    return [np.concatenate(runs) for runs in chains.values()]
+
+
+def _pieces(chains: list[Rows], pos: Rows, end: Rows, window: int | None) -> Iterator[Piece]:
+    """Every chain cut into about equal parts, so that the cost of the calls and of what is masked is least."""
+    roots = np.flatnonzero(pos == 0)
+    for chain in chains:
+        head, above, n = int(chain[0]), int(pos[chain[0]]), chain.size
+        root = int(roots[np.searchsorted(roots, head, side="right") - 1])
+        path = np.concatenate([root + np.flatnonzero(end[root:head] > head), chain])  # path[d] is the row at depth d
+        keys = above + n / 2 if window is None else min(above + n / 2, window)
+        best = sqrt(2 * ((KEY + COPY * (above > 0)) * keys + CALL))
+        parts = max(1, round(n / best))
+        edges = np.linspace(0, n, parts + 1).round().astype(int).tolist()
+        for a, b in pairwise(edges):
+            start = 0 if window is None else max(0, above + a - window + 1)
+            yield Piece(chain[a:b], path[start : above + b], chain=True, whole=parts == 1)
+
+
+def _merged(pieces: list[Piece]) -> Iterator[Piece]:
+    """Neighbours in one call as long as that makes a query cheaper."""
+    held: Piece | None = None
+    for piece in pieces:
+        if held is not None and held.whole and piece.whole:
+            q, k = np.sort(np.concatenate([held.q, piece.q])), np.union1d(held.k, piece.k)
+            both = Piece(q, k, chain=False, whole=True)
+            if both.cost / both.q.size <= held.cost / held.q.size:
+                held = both
+                continue
+        if held is not None:
+            yield held
+        held = piece
+    if held is not None:
+        yield held

@@ -1,0 +1,103 @@
+"""The calls of a plan, carried out.
+
+Invariant: both ways give the same numbers and gradients. On a CPU the kernel is called directly, so that keys which
+form a slice are never copied, heads that share a key head read and add to the same memory as so many more queries, and
+the gradients of keys that many calls read are added up in place. Anywhere else autograd does it.
+
+Legend: T tokens, H heads, G key heads, R heads per key head, D width of a head, N queries or keys of a call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
+
+from agents.model.attention.blocks import Plan, Spans
+
+_FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+def attend(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Plan, scale: float | None) -> Tensor:
+    """[T, H, D]: attention of every row to the keys that its call gives it."""
+    if query_THD.device.type == "cpu" and query_THD.shape[-1] == value_TGD.shape[-1]:
+        return _OnCPU.apply(query_THD, key_TGD, value_TGD, plan, scale)
+    return anywhere(query_THD, key_TGD, value_TGD, plan, scale)
+
+
+def anywhere(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Plan, scale: float | None) -> Tensor:
+    """``attend`` in public functions only."""
+    repeats = query_THD.shape[1] // key_TGD.shape[1]
+    parts, places = [], []
+    every_T = torch.arange(query_THD.shape[0], device=query_THD.device)
+    for call in plan.calls:
+        q, k, v = _take(query_THD, call.queries), _take(key_TGD, call.keys), _take(value_TGD, call.keys)
+        k, v = (x.repeat_interleave(repeats, 1) if repeats > 1 else x for x in (k, v))
+        q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
+        out = scaled_dot_product_attention(q, k, v, attn_mask=call.mask_QK, scale=scale)
+        parts.append(out[0].transpose(0, 1))
+        places.append(_take(every_T, call.queries))
+    return torch.cat(parts).index_select(0, torch.cat(places).argsort())
+
+
+class _OnCPU(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Plan, scale: float | None
+    ) -> Tensor:
+        G = key_TGD.shape[1]
+        out_THD = query_THD.new_empty(query_THD.shape)
+        norms = []
+        for call, mask in zip(plan.calls, plan.masks(query_THD.shape[1] // G), strict=True):
+            q = _folded(_take(query_THD, call.queries), G)
+            k, v = (_folded(_take(x, call.keys), G) for x in (key_TGD, value_TGD))
+            out, norm = _FORWARD(q, k, v, attn_mask=mask, scale=scale)
+            _put(out_THD, call.queries, _unfolded(out, out_THD))
+            norms.append(norm)
+        ctx.save_for_backward(query_THD, key_TGD, value_TGD, out_THD, *norms)
+        ctx.plan, ctx.scale = plan, scale
+        return out_THD
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_THD: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        query_THD, key_TGD, value_TGD, out_THD, *norms = ctx.saved_tensors
+        G = key_TGD.shape[1]
+        query_grad = query_THD.new_empty(query_THD.shape)
+        key_grad, value_grad = (x.new_zeros(x.shape) for x in (key_TGD, value_TGD))
+        masks = ctx.plan.masks(query_THD.shape[1] // G)
+        for call, mask, norm in zip(ctx.plan.calls, masks, norms, strict=True):
+            grad, q, out = (_folded(_take(x, call.queries), G) for x in (grad_THD, query_THD, out_THD))
+            k, v = (_folded(_take(x, call.keys), G) for x in (key_TGD, value_TGD))
+            grads = _BACKWARD(grad, q, k, v, out, norm, 0.0, False, attn_mask=mask, scale=ctx.scale)
+            _put(query_grad, call.queries, _unfolded(grads[0], query_grad))
+            _put(key_grad, call.keys, _unfolded(grads[1], key_grad), add=True)
+            _put(value_grad, call.keys, _unfolded(grads[2], value_grad), add=True)
+        return query_grad, key_grad, value_grad, None, None
+
+
+def _take(x: Tensor, spans: Spans) -> Tensor:
+    return x[spans[0]] if len(spans) == 1 else torch.cat([x[span] for span in spans])
+
+
+def _folded(x_NHD: Tensor, G: int) -> Tensor:
+    """[G, 1, N * R, D]: heads that share a key head are so many more queries. Keys themselves have R = 1."""
+    return x_NHD.unflatten(1, (G, -1)).transpose(0, 1).flatten(1, 2).unsqueeze(1)
+
+
+def _unfolded(x: Tensor, like_THD: Tensor) -> Tensor:
+    """The inverse: [N, G, R, D] for the H = G * R of ``like_THD``."""
+    return x.squeeze(1).unflatten(1, (-1, like_THD.shape[1] // x.shape[0])).transpose(0, 1)
+
+
+def _put(x_THD: Tensor, spans: Spans, part_NGRD: Tensor, add: bool = False) -> None:
+    start = 0
+    for span in spans:
+        place = x_THD[span].unflatten(1, part_NGRD.shape[1:3])
+        part = part_NGRD[start : start + place.shape[0]]
+        place.add_(part) if add else place.copy_(part)
+        start += place.shape[0]

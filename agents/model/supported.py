@@ -1,0 +1,117 @@
+"""Which models can read a token tree: everything that would silently give other numbers is refused here.
+
+First the config is read (cheap, clear messages), then a tiny tree is run through the model and compared with ordinary
+forwards of its paths, which also catches what nobody thought of.
+
+Legend: T tokens, N rows of one path, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from transformers import PreTrainedModel
+
+from agents.model.attention.blocks import Plan, TreePlan
+from agents.model.attention.interface import NAME
+from agents.text.errors import ModelError
+from agents.tree import Batch, Kind, Node
+from agents.tree.packing import pack
+
+if TYPE_CHECKING:
+    from agents.model.actor_critic import ActorCritic
+
+KNOWN_LAYERS = {"full_attention", "sliding_attention"}
+
+
+def check_config(model: PreTrainedModel) -> None:
+    """Raises ModelError for a model whose config says that a tree cannot be exact in it."""
+    config = model.config.get_text_config(decoder=True)
+    name = f"{type(model).__name__} ({config.model_type})"
+    odd = sorted(set(getattr(config, "layer_types", None) or ()) - KNOWN_LAYERS)
+    if odd:
+        raise ModelError(f"{name} has {', '.join(odd)} layers, whose state cannot branch: use a full-attention model")
+    if getattr(model, "_is_stateful", False):
+        raise ModelError(f"{name} carries a recurrent state, which cannot branch: use a full-attention model")
+    if getattr(config, "is_encoder_decoder", False) or not getattr(config, "is_causal", True):
+        raise ModelError(f"{name} is no causal decoder: use a causal language model")
+    for key in ("attn_logit_softcapping", "attention_chunk_size"):
+        if getattr(config, key, None):
+            raise ModelError(f"{name} sets {key}, which attention over trees does not implement: use another model")
+    if model.get_output_embeddings() is None or model.base_model is model:
+        raise ModelError(f"{name} has no output layer over a body: load it with AutoModelForCausalLM")
+
+
+def dispatch(model: PreTrainedModel) -> None:
+    """Routes the model's attention through ours. Raises ModelError where the model does its own attention."""
+    refusal = f"{type(model).__name__} does not use transformers' attention interface: use another model"
+    try:
+        model.set_attn_implementation(NAME)
+    except ValueError as error:
+        raise ModelError(refusal) from error
+    if model.config._attn_implementation != NAME:  # transformers only warns and keeps what was
+        raise ModelError(refusal)
+
+
+class _Watched(TreePlan):
+    """A plan that notes which window each layer asks for."""
+
+    def __init__(self, batch: Batch, device: torch.device) -> None:
+        super().__init__(batch.pos_T, batch.end_T, device)
+        self.windows: list[int | None] = []
+
+    def get(self, window: int | None, dtype: torch.dtype) -> Plan:
+        self.windows.append(window)
+        return super().get(window, dtype)
+
+
+def _tree(vocabulary: int) -> Batch:
+    """Two branches below a root, a critic prompt under every state: 21 tokens."""
+    ids = iter((7 * i + 3) % vocabulary for i in range(100))
+
+    def some(n: int) -> tuple[int, ...]:
+        return tuple(next(ids) for _ in range(n))
+
+    root = Node(Kind.STATE, some(4))
+    for _ in range(2):
+        root.add(Node(Kind.ACTION, some(2))).add(Node(Kind.STATE, some(2)))
+    return pack([root], critic_prompt=some(3))
+
+
+@torch.no_grad()
+def probe(actor_critic: ActorCritic) -> None:
+    """Raises ModelError when a packed tree differs from ordinary forwards of its paths by more than rounding."""
+    model = actor_critic.causal_model
+    config = model.config.get_text_config(decoder=True)
+    name = f"{type(model).__name__} ({config.model_type})"
+    batch = _tree(config.vocab_size).to(actor_critic.device)
+    plan = _Watched(batch, actor_critic.device)
+    try:
+        packed_TV = actor_critic.logits(actor_critic.hidden(batch, plan))
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a foreign model raises on a tree: it cannot be used
+        raise ModelError(f"{name} does not run on a token tree ({error}): use another model") from error
+    finally:
+        actor_critic.counters = type(actor_critic.counters)()
+
+    types = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    window = getattr(config, "sliding_window", None)
+    expected = [window if kind == "sliding_attention" else None for kind in types]
+    if plan.windows != expected:
+        raise ModelError(
+            f"{name} does not route every layer through transformers' attention interface "
+            f"(windows {plan.windows}, config says {expected}): use another model"
+        )
+
+    tolerance = 1e-3 if packed_TV.dtype == torch.float64 or model.dtype == torch.float32 else 5e-2
+    for tip in torch.nonzero(batch.end_T == torch.arange(1, len(batch) + 1, device=batch.end_T.device)).flatten():
+        row_N = torch.nonzero(batch.end_T[: tip + 1] > tip).flatten()  # the path: the tip and its ancestors
+        alone_NV = model(input_ids=batch.token_T[row_N][None], use_cache=False).logits[0].to(packed_TV.dtype)
+        off = (packed_TV[row_N] - alone_NV).abs().max() / alone_NV.abs().max().clamp_min(1e-12)
+        if not off <= tolerance:
+            raise ModelError(
+                f"{name} reads a token tree differently from its single paths (relative difference {off:.1e}): "
+                "something in it looks past the attention mask; use another model"
+            )

@@ -1,0 +1,1 @@
+"""Episodes that fork while they are played."""

@@ -1,0 +1,1 @@
+"""Tree of thoughts: tasks that are searched."""

@@ -1,0 +1,76 @@
+"""Tree of thought: several actions for every state, of which the most promising go on.
+
+Invariant: every sampled action stays in the tree, also one that was given up at once; identical siblings are one node
+with a count. The actions of a state are drawn from the policy whatever was drawn before, and what is chosen only
+decides where more are drawn, so a mean over the actions tried in a state is unbiased, and the whole search is one
+training sample. With one action for every state the tree is the chain of ReAct, token for token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Strategy(StrEnum):
+    """In which order states are expanded."""
+
+    BFS = "bfs"
+    """Depth by depth: of all that was reached in one step the best ``beam`` states go on."""
+    BEST_FIRST = "best_first"
+    """The best ``beam`` of all states that are not expanded yet, wherever they are."""
+    PUCT = "puct"
+    """One at a time: down from the root to the best mean value plus explore P sqrt(N) / (1 + n) [AlphaZero]."""
+
+
+class Rank(StrEnum):
+    """What finished paths are compared by."""
+
+    RETURN = "return"
+    """What they were paid, where the environment tells an agent so (a solved puzzle): success ends the search."""
+    SCORE = "score"
+    """The scorer, where nobody tells: for ``value`` V behind the answer, as a verifier. Rewards are not looked at."""
+
+
+@dataclass(frozen=True)
+class ToTSettings:
+    """How a task is searched."""
+
+    branch: int = 4
+    """Actions sampled in every state that is expanded; identical ones are one child that counts so often. 1: ReAct."""
+    search: Strategy = Strategy.BFS
+    """Which states are expanded: bfs, best_first or puct."""
+    beam: int = 2
+    """States that are expanded before any of their children is looked at; of bfs, those that go on at each depth."""
+    nodes: int = 0
+    """Budget of sampled actions; 0: none. No state is expanded that would exceed it."""
+    tokens: int = 0
+    """Budget of sampled tokens; 0: none. Nothing more is expanded when so many were sampled."""
+    seconds: float = 0.0
+    """Time after which nothing more is expanded; 0: none. It is not reproducible, and refused in training."""
+    rank: Rank = Rank.RETURN
+    """What finished paths are compared by: return or score."""
+    explore: float = 1.0
+    """Weight of the search for the new in puct, in units of the score."""
+
+    def __post_init__(self) -> None:
+        if self.branch < 1 or self.beam < 1:
+            raise ValueError(f"branch and beam must be at least 1, not {self.branch} and {self.beam}")
+        if min(self.nodes, self.tokens, self.seconds, self.explore) < 0:
+            raise ValueError("nodes, tokens, seconds and explore must not be negative")
+        for name, kind in (("search", Strategy), ("rank", Rank)):
+            if getattr(self, name) not in list(kind):
+                raise ValueError(f"{name} must be one of {', '.join(kind)}, not {getattr(self, name)!r}")
+        if 0 < self.nodes < self.branch:
+            raise ValueError(f"nodes ({self.nodes}) must allow the {self.branch} actions of one state")
+        if self.search != Strategy.BFS and not (self.nodes or self.tokens or self.seconds):
+            raise ValueError(f"{self.search} needs a budget: set nodes or tokens")
+        if self.search == Strategy.PUCT and self.beam != 2:
+            raise ValueError("beam acts with bfs and best_first only: puct expands one state at a time")
+        if self.search != Strategy.PUCT and self.explore != 1:
+            raise ValueError("explore acts with puct only")
+
+    @property
+    def sessions(self) -> int:
+        """Sessions of the engine that a search may need at once."""
+        return self.branch * (1 if self.search == Strategy.PUCT else self.beam)

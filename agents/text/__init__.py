@@ -1,0 +1,1 @@
+"""Text to tokens and back: chat templates, where thoughts end, and the errors a user sees."""

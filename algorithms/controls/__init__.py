@@ -1,0 +1,1 @@
+"""Controls for experiments: an exact critic, and an actor-critic without the packed pass."""

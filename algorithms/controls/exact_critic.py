@@ -1,0 +1,88 @@
+"""A control, not a method: the environment's own chance of success stands in the critic's place.
+
+    A_k = delta_k + lambda A_{k+1}     delta_k = V(s_{k+1}) - V(s_k)
+
+V is what `TextEnv.oracle` tells; in a last state it is the verdict. What this gains over the same loss without a critic
+is the most that a learned critic could gain on the task: where it gains nothing, the task cannot show a critic's merit.
+
+Legend of the shape suffixes: T tokens, A actions = turns, S states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from agents.tree import Batch, Forward
+from algorithms.base import Algorithm, Loss, Sampling, floats
+from algorithms.formulas.maths import AdvantageScale, mean_and_variance, require_floor, scale_advantage, weighted_mean
+from algorithms.formulas.ranges import require_usual
+from algorithms.formulas.returns import scored, turn_advantage
+from algorithms.formulas.turn_ratio import TurnRatio, mean_turn_loss
+
+
+@dataclass(frozen=True)
+class ExactCredit:
+    """What a turn was worth before the update."""
+
+    adv_A: Tensor
+    count_A: Tensor
+    """How many episodes took it; those that broke are not counted."""
+
+
+@dataclass(frozen=True)
+class ExactCritic(Algorithm[ExactCredit]):
+    """The clipped loss over turns, its advantages from the oracle. It learns success; rewards have no part in it."""
+
+    group: int = 1
+    """Episodes per task."""
+    gae_lambda: float = 0.0
+    """0 credits a turn with what it changed by itself, 1 with the verdict less the chance there was before it."""
+    normalize: AdvantageScale = AdvantageScale.STD
+    """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
+    std_floor: float | None = None
+    """Smallest deviation that is divided by; 0.1 unless said otherwise."""
+    ratio: TurnRatio = TurnRatio.TURN
+    """What is clipped."""
+    clip: float = 0.2
+    """The ratio is clipped to 1 - clip .. 1 + clip."""
+    dual_clip: float = 3.0
+    """Largest ratio that counts against a bad turn; inf switches it off."""
+
+    def __post_init__(self) -> None:
+        require_usual(self)
+        require_floor(self.std_floor, self.normalize)
+
+    @property
+    def needs_oracle(self) -> bool:
+        return True
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(group=self.group)
+
+    @torch.no_grad()
+    def credit(self, batch: Batch, old: Forward) -> ExactCredit:
+        batch, value_S = scored(batch), batch.oracle_S.double()
+        if value_S.isnan().any():
+            raise ValueError("the exact critic needs an environment whose oracle tells the chance of success")
+        unpaid = replace(batch, reward_A=torch.zeros_like(batch.reward_A))
+        return ExactCredit(turn_advantage(unpaid, value_S, value_S, 1.0, self.gae_lambda), batch.count_A)
+
+    def loss(self, batch: Batch, new: Forward, credit: ExactCredit, /) -> Loss:
+        scaled_A = scale_advantage(credit.adv_A, credit.count_A, self.normalize, self.std_floor)
+        policy, clip_fraction = mean_turn_loss(
+            batch, new.logp_T, scaled_A, credit.count_A, self.ratio, self.clip, self.dual_clip
+        )
+        stats = floats(
+            policy=policy,
+            clip_fraction=clip_fraction,
+            entropy=weighted_mean(new.entropy_T, batch.to_tokens(credit.count_A).double()),
+            advantage_std=mean_and_variance(credit.adv_A, credit.count_A)[1].sqrt(),
+        )
+        return Loss(policy, stats)
+
+    def action_advantage(self, batch: Batch, credit: ExactCredit) -> Tensor:
+        return credit.adv_A

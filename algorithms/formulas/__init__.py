@@ -1,0 +1,1 @@
+"""Equations that several algorithms share."""

@@ -1,0 +1,62 @@
+"""The clipped policy loss whose step is a turn.
+
+Invariant: an action's advantages enter as two sums, of weight times A over the episodes in which A is positive and over
+those in which it is negative, so that sharing a turn changes nothing.
+
+Legend of the shape suffixes: T tokens, A actions = turns.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from agents.tree import Batch
+from algorithms.formulas.maths import bounded, clipped, surrogate
+
+
+class TurnRatio(StrEnum):
+    """What is clipped: the probability ratio of a whole turn, its geometric mean per token, or that of each token."""
+
+    TURN = "turn"
+    TURN_MEAN = "turn_mean"
+    TOKEN = "token"
+
+
+def mean_turn_loss(
+    batch: Batch, logp_T: Tensor, adv_A: Tensor, count_A: Tensor, ratio: TurnRatio, clip: float, dual_clip: float
+) -> tuple[Tensor, Tensor]:
+    """``turn_policy_loss`` as a mean over turns, each taken by ``count_A`` episodes with one advantage for all."""
+    weight_A = count_A / count_A.sum().clamp_min(1).double()
+    sums = (weight_A * adv_A.clamp_min(0), weight_A * adv_A.clamp_max(0), weight_A)
+    return turn_policy_loss(batch, logp_T, *sums, ratio, clip, dual_clip)
+
+
+def turn_policy_loss(
+    batch: Batch,
+    logp_T: Tensor,
+    plus_A: Tensor,
+    minus_A: Tensor,
+    weight_A: Tensor,
+    ratio: TurnRatio,
+    clip: float,
+    dual_clip: float,
+) -> tuple[Tensor, Tensor]:
+    """Sum over turns of -weight min(rho A, clip(rho, 1 - clip, 1 + clip) A), dual-clipped; and the share clipped.
+
+    rho is the ratio of a turn, the geometric mean of its tokens' ratios, or that of a token, over a turn's tokens of
+    which ``token`` takes the mean [PPO, arXiv 1707.06347; dual clip, arXiv 1912.09729].
+    """
+    delta, length_A = logp_T - batch.old_logp_T, batch.per_action(torch.ones_like(logp_T))
+    plus, minus, weight = plus_A, minus_A, weight_A
+    if ratio == TurnRatio.TOKEN:
+        plus, minus, weight = (batch.to_tokens(x_A / length_A) for x_A in (plus, minus, weight))
+    else:
+        delta = batch.per_action(delta)
+    if ratio == TurnRatio.TURN_MEAN:
+        delta = delta / length_A
+    delta = bounded(delta)
+    sides = (plus, minus, clip, clip, dual_clip)
+    return surrogate(delta, *sides).sum(), (weight * clipped(delta, *sides)).sum()

@@ -1,0 +1,148 @@
+"""Turn-PPO: PPO whose step is a turn. The values of the states come from shadow prompts, in the pass of the policy.
+
+    delta_k = r_k + gamma V_{k+1} - V_k     A_k = delta_k + gamma lambda A_{k+1}     target of V_k: A_k + V_k
+
+V after the last turn is 0 where the environment ended the episode, and the value of the last state where a limit did.
+Unlike Self-AC, advantages and targets stay what they were before the update, the critic learns the lambda-return, and a
+turn of several episodes has an advantage in each of them: sharing the tree changes nothing.
+
+Source: Turn-PPO (arXiv 2512.17008), generalised advantage estimation (arXiv 1506.02438), PPO (arXiv 1707.06347).
+
+Legend of the shape suffixes: T tokens, A actions = turns, S states, L leaves = episodes, P rows = turns of episodes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from agents.tree import Batch, Forward
+from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp
+from algorithms.formulas.maths import (
+    KL,
+    AdvantageScale,
+    explained_variance,
+    kl_divergence,
+    mean_and_variance,
+    scale_advantage,
+    squared_error,
+    weighted_mean,
+)
+from algorithms.formulas.ranges import require_usual
+from algorithms.formulas.returns import Rows
+from algorithms.formulas.turn_ratio import TurnRatio, turn_policy_loss
+
+
+@dataclass(frozen=True)
+class RowCredit:
+    """What every row had before the update."""
+
+    rows: Rows
+    """Rows of episodes that broke or were not scored count 0."""
+    adv_P: Tensor
+    """Advantages, not scaled."""
+    value_P: Tensor
+    """Values of the states the turns were taken in."""
+    plus_A: Tensor
+    """Sum of weight times scaled advantage over the rows that share a turn, where the advantage is positive."""
+    minus_A: Tensor
+    """The same where it is negative."""
+    weight_A: Tensor
+    """Sum of their weights; 1 over the whole batch."""
+
+
+@dataclass(frozen=True)
+class TurnPPO(Algorithm[RowCredit]):
+    """loss = policy + value_coef critic + kl_coef KL, each a mean over turns (KL: over tokens)."""
+
+    critic: ClassVar[bool] = True
+
+    group: int = 1
+    """Episodes per task. The critic is the baseline."""
+    discount: float = 0.99
+    """Worth of a reward one turn later (gamma)."""
+    gae_lambda: float = 0.9
+    """0 trusts the critic after one turn, 1 waits for the end of the episode."""
+    normalize: AdvantageScale = AdvantageScale.WHITEN
+    """Centre the batch's advantages and divide them by their standard deviation."""
+    ratio: TurnRatio = TurnRatio.TURN
+    """What is clipped. For long turns, where ``turn`` is clipped too often, take one of the others."""
+    clip: float = 0.2
+    """The ratio is clipped to 1 - clip .. 1 + clip. ``turn_mean`` moves far less: 3e-3 to 1e-2 suit it."""
+    dual_clip: float = 3.0
+    """Largest ratio that counts against a bad turn; inf switches it off."""
+    value_coef: float = 0.5
+    """Weight of the critic's loss, which is half the mean squared error."""
+    value_clip: float = math.inf
+    """How far a value may move from that before the update until its loss is clipped."""
+    kl_coef: float = 0.0
+    """Weight of the divergence from the reference policy (LoRA off)."""
+    kl: KL = KL.K3
+    """How that divergence is estimated."""
+
+    def __post_init__(self) -> None:
+        require_usual(self)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(group=self.group)
+
+    @torch.no_grad()
+    def credit(self, batch: Batch, old: Forward) -> RowCredit:
+        value_S = _values(old).detach()
+        rows = Rows.of(batch, batch.count_L * (~batch.fault_L & batch.return_L.isfinite()))
+        adv_P = self.advantage(batch, rows, value_S)
+        scaled_P = scale_advantage(adv_P, rows.count_P, self.normalize)
+        weight_P = rows.count_P / rows.count_P.sum().clamp_min(1).double()
+        sides = (weight_P * scaled_P.clamp_min(0), weight_P * scaled_P.clamp_max(0), weight_P)
+        sums = [rows.per_action(x_P, batch.state_A.numel()) for x_P in sides]
+        return RowCredit(rows, adv_P, value_S[batch.state_A[rows.action_P]], *sums)
+
+    def advantage(self, batch: Batch, rows: Rows, value_S: Tensor) -> Tensor:
+        """A_P by generalised advantage estimation over the turns of each episode."""
+        next_P = batch.next_A[rows.action_P]
+        ended_P = (rows.next_P < 0) & batch.terminated_S[next_P]
+        reward_A = torch.nan_to_num(batch.reward_A.double(), posinf=0.0, neginf=0.0)
+        later_P = torch.where(ended_P, 0, value_S[next_P])
+        delta_P = reward_A[rows.action_P] + self.discount * later_P - value_S[batch.state_A[rows.action_P]]
+        return rows.rest(delta_P, self.discount * self.gae_lambda)
+
+    @torch.no_grad()
+    def action_advantage(self, batch: Batch, credit: RowCredit) -> Tensor:
+        rows, actions = credit.rows, batch.state_A.numel()
+        total_A = rows.per_action(credit.adv_P * rows.count_P, actions)
+        return total_A / rows.per_action(rows.count_P, actions).clamp_min(1)
+
+    def loss(self, batch: Batch, new: Forward, credit: RowCredit, /) -> Loss:
+        rows, count_P, target_P = credit.rows, credit.rows.count_P.double(), credit.adv_P + credit.value_P
+        value_P = _values(new)[batch.state_A[rows.action_P]]
+        critic = weighted_mean(squared_error(value_P, target_P, credit.value_P, self.value_clip), count_P) / 2
+        policy, clip_fraction = turn_policy_loss(
+            batch, new.logp_T, credit.plus_A, credit.minus_A, credit.weight_A, self.ratio, self.clip, self.dual_clip
+        )
+        total = policy + self.value_coef * critic
+        weight_T = batch.to_tokens(credit.weight_A)
+        stats = floats(
+            policy=policy,
+            critic=critic,
+            clip_fraction=clip_fraction,
+            entropy=weighted_mean(new.entropy_T, weight_T),
+            value=weighted_mean(value_P, count_P),
+            advantage_std=mean_and_variance(credit.adv_P, count_P)[1].sqrt(),
+            explained_variance=explained_variance(value_P.detach(), target_P, count_P),
+        )
+        if self.needs_reference or batch.ref_logp_T is not None:
+            kl = weighted_mean(kl_divergence(new.logp_T, reference_logp(batch), self.kl), weight_T)
+            total = total + self.kl_coef * kl
+            stats["kl"] = float(kl.detach())
+        return Loss(total, stats)
+
+
+def _values(forward: Forward) -> Tensor:
+    if forward.value_S is None:
+        raise ValueError("Turn-PPO needs values: pack the batch with a critic prompt")
+    return forward.value_S.double()

@@ -1,0 +1,87 @@
+"""Has episodes played, whoever plays them, and stops the run when too many of them break."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from safetensors.torch import save
+from torch import Tensor
+
+from agents.engine import SamplingSettings
+from agents.rollout.forking.rule import Plan
+from agents.rollout.play import FaultSettings, Played, SearchPlan, Stalled
+from agents.tree.episode import Job
+from runners.config import UserError
+from runners.workers.base import BASE_MODEL, Spec, WorkerLost, Workers
+
+_WINDOW, _LEAST = 200, 20
+"""The fault rate is taken over the newest portions with so many attempts; it says nothing before there were so many."""
+
+
+class Controller:
+    """Owns the workers and the version they play with.
+
+    Jobs are handed out in portions of ``portion``, so that the number of workers changes nothing but the time it takes;
+    tasks whose episodes fork are never divided.
+    """
+
+    def __init__(self, workers: Workers, portion: int, faults: FaultSettings) -> None:
+        self.workers, self.portion, self.faults = workers, portion, faults
+        self.version: int | None = None
+        self._recent: deque[tuple[int, int]] = deque()
+        """(faults, attempts) of the newest portions."""
+
+    def load(self, version: int, policy: Mapping[str, Tensor] | None) -> None:
+        """The policy of the next episodes; None is the base model."""
+        data = BASE_MODEL if policy is None else save({k: v.cpu().contiguous() for k, v in policy.items()})
+        self.workers.load(version, data, hashlib.sha256(data).hexdigest())
+        self.version = version
+
+    def play(
+        self,
+        jobs: Sequence[Job],
+        sampling: SamplingSettings,
+        on_end: Callable[[], None] | None = None,
+        plan: Plan | None = None,
+        search: SearchPlan | None = None,
+    ) -> Played:
+        """Plays ``jobs`` with the loaded policy; with a ``plan`` they are the episodes that each task may have,
+        and with a ``search`` each is a search.
+
+        Raises UserError when too many environments break, nothing ends, or a worker is lost for good.
+        """
+        if self.version is None:
+            raise RuntimeError("load a policy first")
+        group = plan.sampling.group if plan else 1
+        portion = self.portion // group * group
+        specs = [Spec(tuple(jobs[i : i + portion]), sampling, plan, search) for i in range(0, len(jobs), portion)]
+        futures = [self.workers.submit(spec, self.version, on_end) for spec in specs]
+        whole = Played([])
+        for future in futures:
+            try:
+                played = future.result()
+            except (WorkerLost, Stalled) as error:
+                raise UserError(str(error)) from None
+            self.check_faults(played)
+            whole.outcomes += played.outcomes
+            whole.faults += played.faults
+            whole.seconds_env += played.seconds_env
+        return whole
+
+    def check_faults(self, played: Played) -> None:
+        """Raises UserError when more of the last attempts broke than the settings allow."""
+        self._recent.append((len(played.faults), len(played.faults) + len(played.episodes)))
+        broken, attempts = (sum(column) for column in zip(*self._recent, strict=True))
+        while attempts - self._recent[0][1] >= _WINDOW:
+            gone = self._recent.popleft()
+            broken, attempts = broken - gone[0], attempts - gone[1]
+        if attempts >= _LEAST and broken > self.faults.max_rate * attempts:
+            raise UserError(
+                f"the environment broke in {broken} of the last {attempts} attempts, the last time so: "
+                f"{played.faults[-1] if played.faults else 'earlier'}; mend it, or raise --faults.max-rate"
+            )
+
+    def close(self) -> None:
+        self.workers.close()
