@@ -46,10 +46,10 @@ def make_models(runs: Sequence[PlannedRun], console: Console) -> None:
     """
     made: list[tuple[Any, Base | None]] = []
     for run in runs:
-        key = (run.train.model, run.train.init_from, run.parts.get("pretrain"), run.parts[run.train.env])
+        key = (run.train.model, run.train.init_from, run.settings.pretrain, run.settings.env)
         known = next((i for i, (other, _) in enumerate(made) if other == key), None)
         if known is None:
-            known, spec = len(made), base_of(run.train, run.parts, console, "cpu")
+            known, spec = len(made), base_of(run.settings, console, "cpu")
             there = any(is_run(other.folder) for other in runs)
             made.append((key, load_base(spec) if there else None))
         base = made[known][1]

@@ -12,6 +12,7 @@ import difflib
 import io
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +23,17 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import tyro
 import yaml
 
+from runners.command_line.help import short_help
+
 T = TypeVar("T")
 
 
 class UserError(Exception):
-    """Something the person at the command line can mend; shown as one line, without a traceback."""
+    """An error that the user can fix; shown as one line, without a traceback."""
 
 
 def run_program(main: Callable[[], None]) -> None:
-    """Runs ``main``; what the user can mend ends it with one line on stderr and exit status 2.
+    """Runs ``main``; an error that the user can fix ends it with one line on stderr and exit status 2.
 
     Where nobody reads its output any more, as behind ``| head``, it ends without a word and with a shell's status.
     """
@@ -69,9 +72,9 @@ def parse(
     settings into ours. Raises UserError.
     """
     args = list(sys.argv[1:] if argv is None else argv)
-    wants_help = any(a in ("-h", "--help") for a in args)
+    wants_help, wants_all = any(a in ("-h", "--help") for a in args), "--help-all" in args
     file, rest = _config_flag(args)
-    known = [a for a in rest if a not in ("-h", "--help")]
+    known = [a for a in rest if a not in ("-h", "--help", "--help-all")]
     values = _read(file) if file else {}
     adopted: Callable[[Mapping[str, Any]], dict[str, Any]] = getattr(first, "adopted", dict)
     values = adopted(values)
@@ -98,8 +101,13 @@ def parse(
         fields.append((name, part, dataclasses.field(default=default)))
     run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
     both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)
-    if wants_help:
+    if wants_all:
         tyro.cli(both, args=["--help"], description=f"{about} --config FILE reads settings from YAML, TOML or JSON.")
+    if wants_help:
+        defaults = {name: default.default for name, _, default in fields[1:]}
+        choices: Callable[[], Mapping[str, Sequence[str]]] = getattr(first, "choices", dict)
+        print(short_help(Path(sys.argv[0]).name, about, chosen, defaults, choices()), end="")
+        sys.exit(0)
     parsed, stray = _one_line(lambda: tyro.cli(both, args=known, return_unknown_args=True))
     if stray:
         flags = [f"--{f.name}" for f in dataclasses.fields(first)]  # type: ignore[arg-type]
@@ -116,20 +124,34 @@ def _unknown(flag: str, known: list[str]) -> str:
 
 def _one_line(call: Callable[[], Any]) -> Any:
     """Calls tyro and turns its boxed complaint into a UserError of one line."""
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(printed):
             return call()
     except SystemExit as stop:
         if not stop.code:
             raise
-    words = (line.strip("│╭╮╰╯─ ") for line in said.getvalue().splitlines())
+    words = (line.strip("│╭╮╰╯─ ") for line in printed.getvalue().splitlines())
     text = " ".join(w for w in words if w and not w.startswith("For full helptext")).partition(" Argument helptext:")[0]
     for boxed in ("Parsing error ", "Value error ", "Missing argument ", "Error parsing "):
         text = text.removeprefix(boxed)
+    for pattern, plainly in _PLAINLY:
+        text = re.sub(pattern, plainly, text)
     # An environment's settings name it themselves, also to those who make them without a program.
-    part, _, said_of_it = text.partition(": ")
-    raise UserError(said_of_it if said_of_it.startswith(f"{part}: ") else text)
+    part, _, rest = text.partition(": ")
+    raise UserError(rest if rest.startswith(f"{part}: ") else text)
+
+
+_PLAINLY = (
+    (
+        r"^Invalid choice invalid choice ('.*') for argument '(.*?)'\. Expected one of \((.*)\)\.$",
+        r"\2 cannot be \1: choose one of \3",
+    ),
+    (r"^(--\S+): invalid literal for int\(\) with base 10: (.*)$", r"\1 must be a whole number, not \2"),
+    (r"^(--\S+): could not convert string to float: (.*)$", r"\1 must be a number, not \2"),
+    (r"^Missing value for argument '(.*?)'\..*$", r"\1 needs a value"),
+)
+"""What tyro says, and how it is said here."""
 
 
 def _config_flag(args: list[str]) -> tuple[Path | None, list[str]]:

@@ -54,7 +54,7 @@ from runners.inference.program import measure as measure_by_scores
 from runners.inference.settings import Agent, asks_oracle, check_scorers, scorers_of
 from runners.inference.settings import parts_of as inference_parts
 from runners.models import TINY, BaseSpec, device_of, load_base, source_of
-from runners.pretrain import PretrainSettings
+from runners.cloning.settings import PretrainSettings
 from runners.runs import Run, base_of, locate, read_run, run_folder
 from runners.training.actors import actor_of
 from runners.workers.controller import Controller

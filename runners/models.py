@@ -1,14 +1,12 @@
-"""From what ``--model`` says to a model, a tokenizer and a chat."""
+"""Base models: a Hugging Face folder, a hub name or the tiny model, loaded with tokenizer and chat template."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from peft import PeftModel
@@ -20,15 +18,14 @@ from agent_envs.core import TextEnv
 from agents.model.actor_critic import ActorCritic, LoraSettings
 from agents.model.attention.onednn_linear import widen
 from agents.text.chat import Chat, ChatSettings
+from runners.cloning.settings import TINY, PretrainSettings
+from runners.cloning.tiny_model import ensure_tiny
 from runners.config import UserError
-from runners.pretrain import ensure_tiny
-
-TINY = "tiny"
 
 
 @dataclass(frozen=True)
 class BaseSpec:
-    """All that a base model is made from; another process makes the same bits of it."""
+    """Everything a base model is made from; another process makes a bit-identical one from it."""
 
     source: str
     """Hugging Face folder or hub name."""
@@ -41,7 +38,7 @@ class BaseSpec:
 
 @dataclass(frozen=True)
 class Base:
-    """A loaded base model: what LoRA is put on."""
+    """A loaded base model, before LoRA."""
 
     model: PreTrainedModel
     chat: Chat
@@ -50,7 +47,7 @@ class Base:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of all weights by name: it tells which model an adapter belongs to and a KL divergence is taken from."""
+        """Hash of all weights by name: an adapter and a KL divergence belong to this very model."""
         found = hashlib.sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
             found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
@@ -58,9 +55,9 @@ class Base:
         return found.hexdigest()
 
 
-def source_of(model: str, env: TextEnv, parts: Mapping[str, Any], console: Console) -> str:
-    """Folder or hub name behind ``--model``; the tiny model is made first where it is not there yet."""
-    return str(ensure_tiny(env, parts["pretrain"], console)) if model == TINY else model
+def source_of(model: str, env: TextEnv, pretrain: PretrainSettings | None, console: Console) -> str:
+    """Folder or hub name that ``--model`` names; the tiny model is made first where it is missing."""
+    return str(ensure_tiny(env, pretrain or PretrainSettings(), console)) if model == TINY else model
 
 
 def device_of(name: str) -> torch.device:

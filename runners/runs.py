@@ -1,19 +1,17 @@
-"""What a finished or stopped run left: its settings, its newest sound checkpoint and the model that it began from."""
+"""Run folders that are read again: settings, newest sound checkpoint, and the base model."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from agent_envs import registry
-from runners import settings
-from runners.config import UserError, parse
+from runners.config import UserError
 from runners.models import Base, BaseSpec, source_of
+from runners.settings import RunSettings, Train, read_settings
 from runners.training import checkpoint
 
 CONFIG, BASE = "config.yaml", "base.json"
@@ -24,8 +22,11 @@ class Run:
     """A run folder that was read."""
 
     folder: Path
-    train: settings.Train
-    parts: Mapping[str, Any]
+    settings: RunSettings
+
+    @property
+    def train(self) -> Train:
+        return self.settings.train
 
     @property
     def checkpoints(self) -> Path:
@@ -56,8 +57,7 @@ def read_run(folder: Path) -> Run:
     """The settings of a run. Raises UserError when the folder is none."""
     if not is_run(folder):
         raise UserError(f"{folder} is no run folder: {CONFIG}, {BASE} and checkpoints/ belong to one")
-    train, parts = parse(settings.Train, settings.parts_of, ["--config", str(folder / CONFIG)], about="")
-    return Run(folder, train, parts)
+    return Run(folder, read_settings(["--config", str(folder / CONFIG)]))
 
 
 def run_folder(path: Path) -> Path | None:
@@ -75,14 +75,14 @@ def locate(path: Path, console: Console) -> tuple[Run, Path]:
     return run, path
 
 
-def base_of(
-    train: settings.Train, parts: Mapping[str, Any], console: Console, device: str, dtype: str | None = None
-) -> BaseSpec:
-    """What the model of a run with these settings is made from; the tiny model is made first where it is missing."""
+def base_of(settings: RunSettings, console: Console, device: str, dtype: str | None = None) -> BaseSpec:
+    """The base model of a run with these settings; the tiny model is made first where it is missing."""
+    train = settings.train
     dtype = dtype or train.dtype
     if train.init_from is None:
-        env = registry.make(train.env, parts[train.env])
-        return BaseSpec(source_of(train.model, env, parts, console), device, dtype, parts["chat"])
+        assert settings.chat is not None
+        env = registry.make(train.env, settings.env)
+        return BaseSpec(source_of(train.model, env, settings.pretrain, console), device, dtype, settings.chat)
     earlier, chosen = locate(train.init_from, console)
-    below = base_of(earlier.train, earlier.parts, console, device, dtype)
-    return replace(below, merged=(*below.merged, (earlier.parts["lora"], str(chosen))))
+    below = base_of(earlier.settings, console, device, dtype)
+    return replace(below, merged=(*below.merged, (earlier.settings.lora, str(chosen))))

@@ -1,12 +1,12 @@
-"""What a training run can be told; every part's own settings are put beside these."""
+"""Settings of a training run: its own, and those of every part that acts in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent_envs import registry
 from agent_envs.isolation.hosts import HostSettings
@@ -18,15 +18,18 @@ from agents.rollout.play import FaultSettings
 from agents.rollout.react import ReActSettings
 from agents.rollout.search.settings import ToTSettings
 from agents.text.chat import ChatSettings
-from algorithms import algorithm_class
+from algorithms import ALGORITHMS, Algorithm, algorithm_class
 from algorithms.formulas.mismatch import Correction
 from runners import attribution_block
-from runners.models import TINY
-from runners.pretrain import PretrainSettings
+from runners.cloning.settings import TINY, PretrainSettings
+from runners.config import dump, parse
+
+OLD_PRETRAIN = {"foretell": "predict"}
+"""Names of settings of the tiny model in run folders of version 0.1."""
 
 
 class Agent(StrEnum):
-    """How a task is played: one action for every state, or a search."""
+    """How a task is played: one action in every state, or a search."""
 
     REACT = "react"
     TOT = "tot"
@@ -36,25 +39,30 @@ class Agent(StrEnum):
 class Train:
     """Train an agent with reinforcement learning over many turns."""
 
+    COMMON: ClassVar = (
+        *("env", "algo", "agent", "model", "out", "init_from", "seed", "updates", "episodes", "minibatches", "lr"),
+        *("value_lr", "temperature", "slots", "workers", "eval_every", "eval_tasks", "test_tasks", "device", "threads"),
+    )
+
     env: str = "wiki"
     """Environment to learn; its settings are the flags --ENV.…"""
     algo: str = "selfac"
     """Algorithm; its hyper-parameters are the flags --ALGO.…"""
     agent: Agent = Agent.REACT
-    """react: one action for every state. tot: several, a search led by the critic; its settings are the flags --tot.…
-    Evaluations during the run play react in any case: they measure the policy."""
+    """react takes one action in every state, tot searches a tree of actions led by the critic (--tot.…). Evaluations
+    during the run play react in either case: they measure the policy."""
     model: str = TINY
-    """`tiny` (made here, first, in some minutes), or a Hugging Face folder or hub name with a chat template."""
+    """`tiny`, which is made first, or a Hugging Face folder or hub name with a chat template."""
     out: Path | None = None
     """Run folder; by default runs/ENV-ALGO-SEED-TIME."""
     init_from: Path | None = None
-    """A run folder to begin from: what it learned becomes part of the base model, and of the reference of the KL."""
+    """A run to start from: its adapter is merged into the base model, which is also the reference of the KL."""
     seed: int = 0
     """Seed of everything random in the run; the same seed plays the same episodes."""
     updates: int = 60
-    """How often episodes are played and learned from."""
+    """Number of updates: episodes are played, then learned from."""
     env_steps: int = 0
-    """Environment steps (turns of all episodes) after whose update the run ends, instead of after `updates`; 0: off."""
+    """Number of environment steps (turns of all episodes) after which the run ends, in place of `updates`; 0: off."""
     episodes: int = 128
     """Episodes per update; an algorithm with groups plays episodes / group tasks."""
     minibatches: int = 4
@@ -62,55 +70,55 @@ class Train:
     epochs: int = 1
     """Passes over the episodes of an update."""
     lr: float = 3e-3
-    """Peak learning rate of the policy; it falls to a tenth, linearly in updates or, where set, in env_steps."""
+    """Peak learning rate of the policy. It falls linearly to a tenth over the run."""
     value_lr: float = 1e-3
-    """The same of the value head, or of a critic of its own."""
+    """Peak learning rate of the value head, or of a separate critic."""
     value_updates: int = 0
-    """First updates in which only the critic learns (of a shared body: only the value head) and the policy stays as it
-    is. As many as `updates`: a critic for the policy that is there, for a search or for best-of-n."""
+    """First updates in which only the critic learns (with a shared body: only the value head). With as many as
+    `updates`, a critic is trained for a policy that stays as it is, for search or best-of-n."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     replay_steps: int = 0
-    """Further steps of the critic alone after each update, on minibatches of the last replay_updates updates."""
+    """Extra steps of the critic alone after each update, on minibatches of the last `replay_updates` updates."""
     replay_updates: int = 4
-    """How far back they go, the present update included; a checkpoint keeps these episodes."""
+    """Number of updates that are replayed, the present one included; a checkpoint keeps their episodes."""
     replay_body: bool = False
-    """Let those steps also move what the critic shares with the policy. Otherwise only the value head learns again,
-    from what it read when the update learned from these episodes, which costs next to nothing."""
+    """Let replay steps also train what the critic shares with the policy. Otherwise only the value head learns, from
+    stored hidden states, which costs next to nothing."""
     correction: Correction = Correction.NONE
-    """What is done where the engine's probabilities differ from the trainer's: weigh each token by their ratio, or that
-    of its episode, truncated at correction_high or masked outside correction_low … correction_high."""
+    """Correction where the engine's probabilities differ from the trainer's: each token is weighted by their ratio, or
+    by that of its episode, truncated at correction_high or masked outside correction_low … correction_high."""
     correction_low: float = 0.0
-    """Smallest ratio that teaches, for the masks."""
+    """Smallest ratio that is kept, for the masks."""
     correction_high: float = 2.0
     """Largest ratio."""
     temperature: float = 1.0
     """Temperature of sampling and of the trainer's log-probabilities."""
     top_p: float = 1.0
-    """Episodes are sampled from the most probable tokens that together have this probability. Below 1 it biases the
-    ratio of trainer and engine, of which a warning tells."""
+    """Sample from the most probable tokens that together have this probability. Below 1 the ratio of trainer and engine
+    is biased; a warning says by how much."""
     top_k: int = 0
-    """Episodes are sampled from so many of the most probable tokens; 0 is all. It biases the ratio too."""
+    """Sample from this many of the most probable tokens; 0 is all. It biases the ratio, too."""
     token_budget: int = 16384
     """Tokens per forward pass; larger minibatches are cut into subtrees with the same gradient."""
     slots: int = 128
     """Episodes that one worker plays at once."""
     workers: int = 0
-    """Processes that play episodes, each in portions of `slots`; 0 plays them in the trainer's own process."""
+    """Processes that play episodes, in portions of `slots`; with 0 the trainer's own process plays them."""
     exact: bool = True
     """Wait for slow environments, so that the same seed gives the same bits whatever the timing."""
     eval_every: int = 10
     """Updates between evaluations on validation tasks; 0 for none."""
     eval_tasks: int = 128
-    """Validation tasks of each."""
+    """Validation tasks of each evaluation."""
     test_tasks: int = 500
-    """Test tasks of the evaluations before and after; 0 for none."""
+    """Test tasks of the evaluations before and after the run; 0 for none."""
     save_every: int = 1
-    """Updates between checkpoints: so many are lost at most when the run is killed."""
+    """Updates between checkpoints; a killed run loses at most this many."""
     keep_last: int = 2
-    """Newest checkpoints that are kept, beside the one that did best on validation tasks."""
+    """Number of newest checkpoints that are kept, beside the one with the best validation success."""
     max_skipped: int = 5
-    """The run stops after so many steps in a row whose loss or gradient was no number."""
+    """The run stops after this many steps in a row whose loss or gradient is not finite."""
     device: str = "auto"
     """Device of the model: auto, cpu, cuda, …"""
     dtype: str = "float32"
@@ -159,26 +167,99 @@ class Train:
             raise ValueError("with init_from the base model is that of the earlier run: leave model out")
 
     @staticmethod
+    def choices() -> dict[str, Sequence[str]]:
+        """The names that a flag can take, for ``--help``."""
+        return {"env": registry.names(), "algo": sorted(ALGORITHMS)}
+
+    @staticmethod
     def adopted(values: Mapping[str, Any]) -> dict[str, Any]:
-        """What a settings file says, with the blocks of other programs turned into settings of ours."""
-        return attribution_block.adopted(values)
+        """The values of a settings file, with other programs' blocks and version 0.1's names as settings of ours."""
+        values = attribution_block.adopted(values)
+        if isinstance(pretrain := values.get("pretrain"), Mapping):
+            values["pretrain"] = {OLD_PRETRAIN.get(key, key): value for key, value in pretrain.items()}
+        return values
+
+
+PREFIXES = {"hosts": "envs"}
+"""Flag prefixes that differ from the field of `RunSettings`. The prefix of ``env`` and ``algorithm`` is their name."""
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """All settings of a training run. A part that does not act in the run is None."""
+
+    train: Train
+    env: Any
+    """Settings of the environment ``train.env``."""
+    algorithm: Algorithm[Any]
+    lora: LoraSettings
+    react: ReActSettings
+    hosts: HostSettings
+    faults: FaultSettings
+    tot: ToTSettings | None = None
+    critic: CriticSettings | SeparateCriticSettings | None = None
+    judge: JudgeSettings | None = None
+    chat: ChatSettings | None = None
+    pretrain: PretrainSettings | None = None
+
+    def by_prefix(self) -> dict[str, Any]:
+        """The settings of every part that acts, under the prefix of its flags."""
+        return {prefix_of(self.train, part): getattr(self, part) for part in classes_of(self.train)}
+
+    def written(self) -> str:
+        """YAML that ``--config`` reads back."""
+        return dump(self.train, self.by_prefix())
+
+
+def read_settings(argv: Sequence[str], about: str = "") -> RunSettings:
+    """The settings that a command line names. Raises UserError."""
+    train, parts = parse(Train, parts_of, argv, about=about)
+    return settings_of(train, parts)
+
+
+def settings_of(train: Train, parts: Mapping[str, Any]) -> RunSettings:
+    """``parts`` by the prefix of their flags, as `parts_of` names them."""
+    return RunSettings(train, **{part: parts[prefix_of(train, part)] for part in classes_of(train)})
 
 
 def parts_of(train: Train) -> dict[str, type]:
-    """The settings classes that act in a run with these choices."""
+    """Settings classes that act in a run with these choices, by the prefix of their flags.
+
+    Raises ValueError where two of them would have the same prefix, or one that of a flag of the run itself.
+    """
+    own = {PREFIXES.get(f.name, f.name) for f in fields(RunSettings)} | {f.name for f in fields(Train)}
+    for what, name, taken in (("environment", train.env, own), ("algorithm", train.algo, {*own, train.env})):
+        if name in taken:
+            raise ValueError(
+                f"the {what} cannot be called {name!r}: --{name} names other settings; rename its entry point"
+            )
+    return {prefix_of(train, part): settings for part, settings in classes_of(train).items()}
+
+
+def prefix_of(train: Train, part: str) -> str:
+    """The prefix of the flags of a field of `RunSettings`."""
+    return {"env": train.env, "algorithm": train.algo, **PREFIXES}.get(part, part)
+
+
+def classes_of(train: Train) -> dict[str, type]:
+    """Settings classes that act in a run with these choices, by their field of `RunSettings`."""
     algorithm = algorithm_class(train.algo)
-    parts: dict[str, type] = {train.env: registry.env_class(train.env).Config, train.algo: algorithm}
-    parts |= {"lora": LoraSettings, "react": ReActSettings, "envs": HostSettings, "faults": FaultSettings}
+    own: dict[str, type] = {
+        "lora": LoraSettings,
+        "react": ReActSettings,
+        "hosts": HostSettings,
+        "faults": FaultSettings,
+    }
     if train.agent == Agent.TOT:
-        parts["tot"] = ToTSettings
+        own["tot"] = ToTSettings
     if algorithm.critic:
-        parts["critic"] = CriticSettings
+        own["critic"] = CriticSettings
     if algorithm.token_critic:
-        parts["critic"] = SeparateCriticSettings
+        own["critic"] = SeparateCriticSettings
     if algorithm.judged:
-        parts["judge"] = JudgeSettings
+        own["judge"] = JudgeSettings
     if train.init_from is None:
-        parts["chat"] = ChatSettings
+        own["chat"] = ChatSettings
     if train.model == TINY and train.init_from is None:
-        parts["pretrain"] = PretrainSettings
-    return parts
+        own["pretrain"] = PretrainSettings
+    return {"env": registry.env_class(train.env).Config, "algorithm": algorithm, **own}

@@ -3,7 +3,7 @@
     python runners/train.py --env wiki --algo selfac
     python runners/train.py --resume runs/wiki-selfac-0-…      # goes on where a stopped run was
 
-Read ``training.py`` for the loop. Everything a run records lies in its folder: the resolved settings, versions,
+Read ``training/run.py`` for the loop. Everything a run records is in its folder: the resolved settings, versions,
 ``metrics.jsonl``, ``episodes.jsonl``, ``ledger.jsonl``, TensorBoard files, ``curve.png``, ``summary.json`` and the
 checkpoints.
 """
@@ -29,45 +29,52 @@ from dataclasses import replace
 import torch
 from rich.console import Console
 
-from runners.config import UserError, dump, dump_json, parse, run_program
+from runners.config import UserError, dump_json, run_program
 from runners.folder import open_run_folder
 from runners.runs import BASE, CONFIG, locate, read_run
-from runners.settings import Train, parts_of
+from runners.settings import RunSettings, Train, read_settings
 from runners.training import checkpoint
 from runners.training.interrupts import Stopped
 from runners.training.report import versions
 from runners.training.run import Training
 
 VERSIONS = "versions.json"
+RESUME = "--resume RUN, alone, goes on with a run that was stopped."
 
 
 def begin(argv: Sequence[str], console: Console) -> Training:
-    """The run that a command line asks for, new or resumed. Raises UserError."""
+    """The run that a command line names, new or resumed. Raises UserError."""
     if any(arg.partition("=")[0] == "--resume" for arg in argv):
-        return go_on(argv, console)
-    about = f"{Train.__doc__ or ''} --resume RUN, alone, goes on with a run that was stopped."
-    train, parts = parse(Train, parts_of, argv, about=about)
-    if train.init_from is not None:
-        earlier, chosen = locate(train.init_from, console)
-        train = replace(train, init_from=chosen)
-        if earlier.train.env != train.env:
-            console.print(f"init-from: it learned in {earlier.train.env!r}, and goes on in {train.env!r}")
-        elif earlier.parts[train.env] != parts[train.env]:
-            console.print(f"init-from: it learned in {train.env!r} with other settings")
-    if "judge" in parts and (critic := parts["judge"].run) is not None:
-        parts["judge"] = replace(parts["judge"], run=locate(critic, console)[1])
+        return resume(argv, console)
+    settings = resolved(read_settings(argv, about=f"{Train.__doc__ or ''} {RESUME}"), console)
+    train = settings.train
     torch.set_num_threads(train.threads)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     folder = open_run_folder(train.out or Path("runs") / f"{train.env}-{train.algo}-{train.seed}-{stamp}")
     console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
-    training = Training(train, parts, folder, console)
+    training = Training(settings, folder, console)
     base = {"source": training.source, "fingerprint": training.reference}
-    for name, text in ((CONFIG, dump(train, parts)), (BASE, dump_json(base)), (VERSIONS, dump_json(versions()))):
+    for name, text in ((CONFIG, settings.written()), (BASE, dump_json(base)), (VERSIONS, dump_json(versions()))):
         (folder / name).write_text(text, "utf-8")
     return training
 
 
-def go_on(argv: Sequence[str], console: Console) -> Training:
+def resolved(settings: RunSettings, console: Console) -> RunSettings:
+    """The same settings, with the very checkpoints of the runs that they name."""
+    train, judge = settings.train, settings.judge
+    if train.init_from is not None:
+        earlier, chosen = locate(train.init_from, console)
+        settings = replace(settings, train=replace(train, init_from=chosen))
+        if earlier.train.env != train.env:
+            console.print(f"init-from: trained on {earlier.train.env!r}, goes on with {train.env!r}")
+        elif earlier.settings.env != settings.env:
+            console.print(f"init-from: trained on {train.env!r} with other settings")
+    if judge is not None and judge.run is not None:
+        settings = replace(settings, judge=replace(judge, run=locate(judge.run, console)[1]))
+    return settings
+
+
+def resume(argv: Sequence[str], console: Console) -> Training:
     """The run named by ``--resume``, from its newest sound checkpoint."""
     flag, joined, value = argv[0].partition("=")
     words = [flag, value, *argv[1:]] if joined else list(argv)
@@ -83,7 +90,7 @@ def go_on(argv: Sequence[str], console: Console) -> Training:
     console.print(f"going on from {chosen}", soft_wrap=True, highlight=False)
     torch.set_num_threads(run.train.threads)
     checkpoint.clear_unfinished(run.checkpoints)
-    return Training(run.train, run.parts, run.folder, console, resume=chosen)
+    return Training(run.settings, run.folder, console, resume=chosen)
 
 
 def main() -> None:

@@ -26,8 +26,7 @@ from agents.tree.episode import Episode, Job
 from agents.tree.merge import grow
 from agents.tree.packing import pack
 from algorithms.selfac import SelfAC
-from runners.config import parse
-from runners.settings import Train, parts_of
+from runners.settings import read_settings
 from runners.training.run import Training
 
 REACT = ReActSettings(max_action_tokens=6, max_tokens=200)
@@ -48,9 +47,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def training(folder: Path, out: Path, algo: str = "selfac", seed: int = 1) -> tuple[Training, str]:
     """A run that has not begun, with adapters and a value head that are not zero any more, and what it printed."""
     argv = ["--env", "identity", "--algo", algo, "--model", str(folder), "--episodes", "8", "--minibatches", "1"]
-    train, parts = parse(Train, parts_of, [*argv, "--react.max-action-tokens", "6"], about="")
+    settings = read_settings([*argv, "--react.max-action-tokens", "6"])
     said = io.StringIO()
-    run = Training(train, parts, Path(mkdtemp(dir=out)), Console(file=said, width=200))
+    run = Training(settings, Path(mkdtemp(dir=out)), Console(file=said, width=200))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         for parameter in [*run.model.policy_parameters(), *run.model.value_parameters()]:

@@ -22,9 +22,8 @@ from agents.tree import Batch, Forward, Kind, Node
 from agents.tree.packing import pack
 from algorithms import ALGORITHMS, Algorithm, Loss
 from algorithms.base import floats
-from runners.config import parse
 from runners.folder import open_run_folder
-from runners.settings import Train, parts_of
+from runners.settings import read_settings
 from runners.training.run import Training
 
 RECIPES = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text("utf-8")
@@ -70,9 +69,9 @@ def test_one_line_each_and_the_program_trains(tmp_path: Path, monkeypatch: pytes
     tokenizer.save_pretrained(tmp_path / "model")
     argv = ["--env", "echo", "--algo", "reinforce", "--model", str(tmp_path / "model"), "--updates", "2"]
     argv += ["--episodes", "8", "--minibatches", "2", "--test-tasks", "0", "--eval-every", "0"]
-    train, parts = parse(Train, parts_of, [*argv, "--react.max-action-tokens", "4"], about="")
+    settings = read_settings([*argv, "--react.max-action-tokens", "4"])
     out = open_run_folder(tmp_path / "run")
-    with Training(train, parts, out, Console(file=io.StringIO())) as run:
+    with Training(settings, out, Console(file=io.StringIO())) as run:
         run.run()
     assert (out / "summary.json").is_file()
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2

@@ -1,9 +1,9 @@
-"""What the tiny model learns beside acting, so that a critic has something to read: answers at its critic prompts.
+"""Exercises after the critic prompt of the tiny model, so that a critic has something to read.
 
-The layers that answer are thrown away; what they read from stays. A large model looks back and judges by itself; a tiny
-one that never learned it has nothing to value a state by.
+The answering layers are discarded; the hidden states they read from stay. A large model attends to what it has read; a
+tiny one that never learned to has nothing to value a state by.
 
-Legend of the shape suffixes: T tokens, D width, S states, R trees, K tokens that are told, V vocabulary.
+Legend of the shape suffixes: T tokens, D width, S states, R trees, K recalled tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agents.tree import Batch
 
 
 class Recall(nn.Module):
-    """Tells the last tokens before each critic prompt from the hidden state of its last token."""
+    """Recalls the last tokens before each critic prompt from the hidden state of its last token."""
 
     def __init__(self, model: PreTrainedModel, seed: int, tokens: int = 12) -> None:
         super().__init__()
@@ -28,16 +28,16 @@ class Recall(nn.Module):
     def forward(self, hidden_TD: Tensor, batch: Batch) -> Tensor:
         """Mean cross-entropy, in nats, over states and tokens; the row has a critic prompt under every state."""
         logits_SKV = self.answer(hidden_TD[batch.critic_S]).unflatten(-1, (self.tokens, -1))
-        row_S, told = batch.last_S, []
+        row_S, recalled = batch.last_S, []
         for _ in range(self.tokens):
-            told.append(batch.token_T[row_S])
+            recalled.append(batch.token_T[row_S])
             row_S = batch.parent_T[row_S].clamp_min(0)
-        return nn.functional.cross_entropy(logits_SKV.flatten(0, 1), torch.stack(told, 1).flatten())
+        return nn.functional.cross_entropy(logits_SKV.flatten(0, 1), torch.stack(recalled, 1).flatten())
 
 
-class Foretell(nn.Module):
-    """Tells from the hidden state of the last token of each critic prompt how a demonstration ends, and the oracle's
-    chance of success in its states."""
+class PredictSuccess(nn.Module):
+    """Predicts whether a demonstration succeeds, and the oracle's chance of success in each state, from the hidden
+    state of the last token of the critic prompt."""
 
     def __init__(self, model: PreTrainedModel, seed: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Foretell(nn.Module):
             self.answer = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2))
 
     def forward(self, hidden_TD: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy, in nats, over the states whose end is known, and over those that the oracle spoke of."""
+        """Mean cross-entropy, in nats, over the states whose end is known, and over those with an oracle's value."""
         success_R = batch.success_L.new_full((batch.trees,), -1).index_copy(0, batch.tree_L, batch.success_L)
         success_S = success_R[batch.tree_S].to(hidden_TD.dtype)
         success_S[success_S < 0] = torch.nan

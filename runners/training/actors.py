@@ -1,23 +1,19 @@
-"""From a run's settings to the model that it trains."""
+"""The model that a run trains, from the run's settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from agents.model.actor_critic import ActorCritic
 from agents.model.separate_critic import SeparateActorCritic
-from agents.model.value_head import CriticSettings, SeparateCriticSettings
+from agents.model.value_head import SeparateCriticSettings
 from runners.models import Base
-from runners.settings import Train
+from runners.settings import RunSettings
 
 
-def actor_of(base: Base, train: Train, parts: Mapping[str, Any]) -> tuple[ActorCritic, tuple[int, ...] | None]:
-    """What a run with these settings begins with: its model on top of ``base``, and its critic prompt as tokens;
-    None where it has no value head to be read there."""
-    critic: CriticSettings | SeparateCriticSettings | None = parts.get("critic")
-    made_from: Any = {"temperature": train.temperature, "seed": train.seed}
+def actor_of(base: Base, settings: RunSettings) -> tuple[ActorCritic, tuple[int, ...] | None]:
+    """A run's model before its first update, on top of ``base``; and the tokens of its critic prompt, None where no
+    value head reads one."""
+    train, lora, critic = settings.train, settings.lora, settings.critic
     if isinstance(critic, SeparateCriticSettings):
-        return SeparateActorCritic(base.model, parts["lora"], critic, **made_from), None
+        return SeparateActorCritic(base.model, lora, critic, temperature=train.temperature, seed=train.seed), None
     prompt = base.chat.critic_prompt(critic.prompt) if critic else None
-    return ActorCritic(base.model, parts["lora"], critic, **made_from), prompt
+    return ActorCritic(base.model, lora, critic, temperature=train.temperature, seed=train.seed), prompt

@@ -1,4 +1,4 @@
-"""What the numbers of an update should make a person change, said once each."""
+"""Advice from the numbers of an update, each piece printed once."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from runners.settings import Train
 
 
 class Advisor:
-    """Looks at the row of every update."""
+    """Reads the row of every update."""
 
     def __init__(self, train: Train, console: Console) -> None:
         self.train, self.console = train, console
-        self.said: set[str] = set()
+        self.given: set[str] = set()
 
     def look_at(self, row: Mapping[str, float]) -> None:
         for about, advice in self.advice(row):
-            if about not in self.said:
-                self.said.add(about)
+            if about not in self.given:
+                self.given.add(about)
                 self.console.print(advice, soft_wrap=True)
 
     def advice(self, row: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        """(what it is about, what is said of it); the words may hold figures of this very update."""
+        """(subject, advice) pairs; the advice may quote numbers of this update."""
         if row.get("clip_fraction", 0.0) > 0.4:
             # Most of what such large steps teach is clipped away.
             yield (
@@ -44,7 +44,6 @@ class Advisor:
         if self.train.exact and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
             yield (
                 "waiting",
-                "[bold]the engine waits for environments more than half of the time:[/] give them more processes "
-                "(--envs.processes), or set --no-exact, with which slow ones hold up nobody and the last bits of a run "
-                "depend on their timing",
+                "[bold]the engine waits for environments more than half of the time:[/] raise --envs.processes, or set "
+                "--no-exact: slow environments then hold up no others, and the last bits of a run depend on timing",
             )

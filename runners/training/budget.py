@@ -1,4 +1,4 @@
-"""How much a run may play, and how much of that it has played.
+"""The budget of a run in updates or environment steps, and the share of it that is used up.
 
 Invariant: an environment step is a turn that was played to the end of its episode; a turn that several branches of a
 task went through was taken once. Actions of a search that are the same were sampled each, and taken once.

@@ -1,4 +1,4 @@
-"""The numbers of an update that people look at: how they are called and written, wherever they are shown."""
+"""Names and formats of an update's numbers, wherever they are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the episodes of a task cost together, and how unsure the agent is when it has read an observation.
+"""Costs of a task's episodes together, and the entropy after an observation.
 
 Invariant: a turn that forks took over was taken once. Faulted episodes never get here.
 """
@@ -11,7 +11,7 @@ from agents.tree.episode import Episode
 from runners.intervals import mean
 
 FIRST = (10, 20, 50)
-"""So many of a turn's first tokens are looked at."""
+"""Numbers of first tokens of a turn whose entropy is averaged."""
 
 
 def group_costs(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Being asked to stop: SIGTERM and Ctrl-C end a run at a place from which it can go on.
+"""SIGTERM and Ctrl-C: they end a run at a point from which it can resume.
 
 Invariant: nothing is interrupted inside ``shielded()``; a signal that comes there takes effect when it is left. A
 second one ends the process at once.

@@ -1,12 +1,12 @@
-"""Has the episodes of an update judged before they become trees.
+"""Judging: the episodes of an update get labels before they become trees.
 
-Invariant: labels are written on the episodes' own action nodes, and a label is never made up: what the judge did not
-say is None. What the algorithm does not ask about costs no call.
+Invariant: labels are written on the episodes' own action nodes, and none is invented: an action that the judge did not
+label has None. Episodes that the algorithm does not ask about cost no call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -28,11 +28,11 @@ from runners.config import UserError
 from runners.intervals import mean
 from runners.models import load_base
 from runners.runs import base_of, locate
-from runners.settings import Train
+from runners.settings import RunSettings, Train
 
 
 class Judging:
-    """What a run with a judged algorithm does between playing and learning."""
+    """Labels episodes between playing and learning."""
 
     def __init__(self, judge: Judge, algorithm: Algorithm[Any], folder: Path) -> None:
         self.judge, self.algorithm, self.folder = judge, algorithm, folder
@@ -53,7 +53,7 @@ class Judging:
             try:
                 verdicts = self.judge.label([episode for episode, _ in asked], [score for _, score in asked])
             except JudgeError as error:
-                raise UserError(f"{error}; when it is there again, go on with --resume {self.folder}") from None
+                raise UserError(f"{error}; once it is reachable again, continue with --resume {self.folder}") from None
             for (episode, _), labels in zip(asked, verdicts.labels, strict=True):
                 for (action, _), label in zip(episode.turns, labels, strict=True):
                     action.label = label
@@ -87,19 +87,23 @@ def label_stats(asked: Sequence[Episode]) -> dict[str, float]:
     return row
 
 
-def judge_settings(train: Train, algorithm: Algorithm[Any], parts: Mapping[str, Any]) -> JudgeSettings | None:
-    """What the run is told about its judge; None where it needs none. Raises UserError where it has none and should."""
+def judge_settings(settings: RunSettings, algorithm: Algorithm[Any] | None = None) -> JudgeSettings | None:
+    """The settings of the judge that ``algorithm`` (by default the run's own) needs; None where it needs none.
+
+    Raises UserError where no judge is named and one is needed.
+    """
+    algorithm = algorithm or settings.algorithm
     if not algorithm.needs_judge:
         return None
-    settings: JudgeSettings = parts["judge"]
-    if settings.kind is None:
+    train, judge = settings.train, settings.judge
+    if judge is None or judge.kind is None:
         off = f", or learn from outcomes alone with --{train.algo}.no-enable" if hasattr(algorithm, "enable") else ""
         raise UserError(f"--algo {train.algo} needs a judge: --judge.kind endpoint, policy, critic or oracle{off}")
-    return settings
+    return judge
 
 
 def remote_judge(settings: JudgeSettings | None) -> Judge | None:
-    """The judge that can be reached before any model is there: it is asked once. Raises UserError."""
+    """The judge that needs no model of ours; it is contacted once. Raises UserError."""
     if settings is None or settings.kind != JudgeKind.ENDPOINT:
         return None
     try:
@@ -136,16 +140,14 @@ def local_judge(
 def _critic(settings: JudgeSettings, train: Train, chat: Chat, console: Console) -> Judge:
     assert settings.run is not None
     run, chosen = locate(settings.run, console)
-    critic = run.parts.get("critic")
+    critic = run.settings.critic
     if not isinstance(critic, CriticSettings):
-        raise UserError(f"--judge.run {run.folder} trained no critic of states: give a run of selfac, for instance")
-    base = load_base(base_of(run.train, run.parts, console, train.device))
+        raise UserError(f"--judge.run {run.folder} trained no critic of states: name a run of selfac, for example")
+    base = load_base(base_of(run.settings, console, train.device))
     run.check(base)
     if base.chat.tokenizer.get_vocab() != chat.tokenizer.get_vocab() or base.chat.prompt("", "") != chat.prompt("", ""):
-        raise UserError(
-            f"--judge.run {run.folder} reads other tokens than this run: it needs the same tokenizer and chat"
-        )
-    model = ActorCritic(base.model, run.parts["lora"], critic, temperature=run.train.temperature, seed=0)
+        raise UserError(f"--judge.run {run.folder} has another tokenizer or chat template than this run")
+    model = ActorCritic(base.model, run.settings.lora, critic, temperature=run.train.temperature, seed=0)
     model.load(chosen)
-    discount = getattr(run.parts[run.train.algo], "discount", 1.0)
+    discount = getattr(run.settings.algorithm, "discount", 1.0)
     return CriticJudge(model, base.chat.critic_prompt(critic.prompt), discount, train.token_budget)

@@ -1,7 +1,7 @@
-"""Turns the trees of an update into one change of the parameters.
+"""The learner: the trees of an update in, optimiser steps out.
 
 Invariant: what ``learn`` computes depends on the trees and on the state that ``tensors`` and ``counters`` save, on
-nothing else. A step whose loss or gradient is no number changes nothing and is counted.
+nothing else. A step whose loss or gradient is not finite changes nothing and is counted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KL_EVERY = 5
 
 @dataclass(frozen=True)
 class Credited:
-    """What an episode's states were worth and its actions were credited with, before the update."""
+    """Values of an episode's states and advantages of its actions, before the update."""
 
     values: tuple[float, ...] | None
     """V of every state, the last one included; None without a critic."""
@@ -46,7 +46,7 @@ class Credited:
 
 @dataclass
 class Learned:
-    """What came of one update."""
+    """Results of one update."""
 
     row: dict[str, float] = field(default_factory=dict)
     credited: dict[EpisodeId, Credited] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def check_critic_steps(train: Train, algorithm: Algorithm[Any]) -> None:
 
 
 class Learner:
-    """The trained model, its optimiser, and the algorithm that says what to descend."""
+    """The trained model, its optimiser, and the algorithm whose loss it descends."""
 
     def __init__(
         self, model: ActorCritic, algorithm: Algorithm[Any], critic_prompt: Sequence[int] | None, train: Train
@@ -261,8 +261,8 @@ class Learner:
         self.optimizer.zero_grad()
         if self.skipped_in_a_row >= self.train.max_skipped:
             raise UserError(
-                f"loss or gradient was not a number in {self.skipped_in_a_row} steps in a row: lower --lr, look at the "
-                "rewards in episodes.jsonl, or go on from an earlier checkpoint with --init-from"
+                f"loss or gradient was not finite in {self.skipped_in_a_row} steps in a row: lower --lr, check the "
+                "rewards in episodes.jsonl, or continue from an earlier checkpoint with --init-from"
             )
         return float(norm), finite
 

@@ -1,4 +1,4 @@
-"""Which episodes were dispatched, and what became of each of them.
+"""The ledger: every episode that was dispatched, and whether it was trained on or dropped.
 
 Invariant: an episode, by its id (task, sample, attempt), is dispatched once and then either trained at one update or
 dropped with a reason; between two updates none is open. ``ledger.jsonl`` holds a line for every event.

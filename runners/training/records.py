@@ -1,4 +1,4 @@
-"""What is written down of an episode, and what the live table averages over the episodes of an update."""
+"""Records of episodes, and the averages of an update for the live table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The minibatches of the last updates, from which the critic learns again.
+"""Replay: minibatches of the last updates, on which the critic trains again.
 
 Invariant: what is replayed in an update depends on the seed, the number of the update and the minibatches that are
 kept; a checkpoint holds all of these, about 50 bytes per token.

@@ -1,4 +1,4 @@
-"""What a run shows and writes while it goes: the live table, metrics.jsonl, episodes.jsonl and TensorBoard files."""
+"""The live table, metrics.jsonl, episodes.jsonl and TensorBoard files of a run."""
 
 from __future__ import annotations
 

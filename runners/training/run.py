@@ -1,4 +1,4 @@
-"""A training run: what it is made of, its loop, and the state from which it goes on.
+"""A training run: its parts, its loop, and the state from which it resumes.
 
 Read ``Training.run`` first.
 """
@@ -21,18 +21,18 @@ from agent_envs import registry
 from agent_envs.core import TextEnv
 from agents.judge import JudgeKind
 from agents.model.state_values import Critic
+from agents.model.value_head import CriticSettings
 from agents.rollout.forking.rule import Plan
 from agents.rollout.play import Played
 from agents.tree.episode import Job
 from agents.tree.merge import Tree, grow
-from algorithms.base import Algorithm
 from runners.config import UserError, dump_json
 from runners.evaluation.measure import evaluate_tasks, has_oracle, pick_tasks
 from runners.folder import hold, write_whole
 from runners.generators import load_rng_state, rng_state
 from runners.models import device_of, load_base
 from runners.runs import base_of, read_run
-from runners.settings import Train
+from runners.settings import RunSettings
 from runners.training import checkpoint
 from runners.training.actors import actor_of
 from runners.training.advice import Advisor
@@ -57,20 +57,18 @@ STATE, OPTIMIZER, RNG = "state.json", "optimizer.safetensors", "rng.safetensors"
 
 
 class Training:
-    """One run: what it is made of, and its loop. ``resume`` is the checkpoint from which it goes on.
+    """One run: its parts and its loop. ``resume`` is the checkpoint to resume from.
 
     Invariant: between two updates everything that later episodes and updates depend on is in the parameters and in
     ``state``; a run that goes on from there computes the same bits. Use as a context manager.
     """
 
-    def __init__(
-        self, train: Train, parts: Mapping[str, Any], folder: Path, console: Console, resume: Path | None = None
-    ) -> None:
-        self.train, self.parts, self.folder, self.console = train, parts, folder, console
+    def __init__(self, settings: RunSettings, folder: Path, console: Console, resume: Path | None = None) -> None:
+        self.settings, self.train, self.folder, self.console = settings, settings.train, folder, console
         self.began = time.monotonic()
         self.interrupts = Interrupts()
         self.opened = ExitStack()
-        """Closes what was opened, the last first."""
+        """Closes everything that was opened, last first."""
         try:
             self._begin(resume)
         except BaseException:
@@ -78,20 +76,20 @@ class Training:
             raise
 
     def _begin(self, resume: Path | None) -> None:
-        train, parts, folder, console = self.train, self.parts, self.folder, self.console
+        settings, train, folder, console = self.settings, self.train, self.folder, self.console
         self.opened.callback(hold(folder).close)
-        self.algorithm: Algorithm[Any] = parts[train.algo]
-        told = judge_settings(train, self.algorithm, parts)
+        self.algorithm = settings.algorithm
+        judge_of = judge_settings(settings)
         asks_oracle = {
             f"--algo {train.algo}": self.algorithm.needs_oracle,
-            "--judge.kind oracle": told is not None and told.kind == JudgeKind.ORACLE,
-            "--react.oracle": parts["react"].oracle,
+            "--judge.kind oracle": judge_of is not None and judge_of.kind == JudgeKind.ORACLE,
+            "--react.oracle": settings.react.oracle,
         }
-        react = replace(parts["react"], oracle=any(asks_oracle.values()))
+        react = replace(settings.react, oracle=any(asks_oracle.values()))
         sampling = self.algorithm.sampling
         self.group = sampling.group
         self.plan = None if sampling.initial is None else Plan(sampling, self.algorithm.branch)
-        self.search = search_of(train, parts, self.algorithm)
+        self.search = search_of(settings)
         if self.plan and self.group > train.slots:
             raise UserError(
                 f"--slots {train.slots} must hold the {self.group} episodes of a task, which fork: raise it"
@@ -107,34 +105,31 @@ class Training:
         if react.oracle and not has_oracle(env, "train"):
             needs = next(flag for flag, asks in asks_oracle.items() if asks)
             raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
-        judge = remote_judge(told)
+        judge = remote_judge(judge_of)
         if judge:
             self.opened.callback(judge.close)
         # What can be refused was refused above: the tiny model may take minutes to make.
-        spec = base_of(train, parts, console, train.device)
+        spec = base_of(settings, console, train.device)
         base = load_base(spec)
         self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
         if resume is not None:
             read_run(folder).check(base)
-        self.model, prompt = actor_of(base, train, parts)
+        self.model, prompt = actor_of(base, settings)
         self.learner = Learner(self.model, self.algorithm, prompt, train)
         self.stream = TaskStream(env.tasks("train"), train.seed)
-        play = PlaySettings(
-            train.env, parts[train.env], react, parts["envs"], parts["faults"], train.slots, train.exact
-        )
+        play = PlaySettings(train.env, settings.env, react, settings.hosts, settings.faults, train.slots, train.exact)
+        critic = settings.critic if self.search and isinstance(settings.critic, CriticSettings) else None
         workers = (
-            ProcessWorkers(
-                Setup(spec, parts["lora"], play, train.threads, parts["critic"] if self.search else None), train.workers
-            )
+            ProcessWorkers(Setup(spec, settings.lora, play, train.threads, critic), train.workers)
             if train.workers
             else LocalWorkers(lambda: Worker(self.model.model, self.chat, play, self.critic(prompt)))
         )
-        self.controller = Controller(workers, train.slots, parts["faults"])
+        self.controller = Controller(workers, train.slots, settings.faults)
         self.opened.callback(self.controller.close)
         console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
-        if told is not None and judge is None:
-            judge = local_judge(told, train, self.model, self.chat, lambda: self.update, console)
+        if judge_of is not None and judge is None:
+            judge = local_judge(judge_of, train, self.model, self.chat, lambda: self.update, console)
             self.opened.callback(judge.close)
         self.judging = judge and Judging(judge, self.algorithm, folder)
         self.budget = Budget(train.updates, train.env_steps)
@@ -156,7 +151,7 @@ class Training:
         self.opened.close()
 
     def make_env(self) -> TextEnv:
-        return registry.make(self.train.env, self.parts[self.train.env])
+        return registry.make(self.train.env, self.settings.env)
 
     def critic(self, prompt: Sequence[int] | None) -> Critic | None:
         """What searches in this process go by: the model itself, as it is when they are played."""
@@ -203,7 +198,7 @@ class Training:
         played = self.controller.play(jobs, self.train.sampling(), plan=self.plan, search=self.search)
         seconds = time.monotonic() - started
         if played.episodes and not any(episode.turns for episode in played.episodes):
-            raise UserError(f"no task fits --react.max-tokens {self.parts['react'].max_tokens}: raise it")
+            raise UserError(f"no task fits --react.max-tokens {self.settings.react.max_tokens}: raise it")
         costs = search_costs if self.search else group_costs
         row = episode_stats(played, self.group) | costs(played.episodes)
         row |= {
@@ -242,12 +237,12 @@ class Training:
         for fault in played.faults:
             task, sample, attempt = fault.job.id
             self.ledger.drop(update, fault.job.id, str(fault))
-            if attempt < self.parts["faults"].retries:
+            if attempt < self.settings.faults.retries:
                 self.ledger.dispatch(update, [(task, sample, attempt + 1)])
         grown = {episode.job.id for tree in trees for episode, _ in tree.paths}
         for episode in played.episodes:
             if episode.job.id in learned.untrained:
-                self.ledger.drop(update, episode.job.id, "the gradient was no number")
+                self.ledger.drop(update, episode.job.id, "the gradient was not finite")
             elif episode.job.id not in grown:
                 self.ledger.drop(update, episode.job.id, "alone in its group" if episode.turns else "no turn fits")
         self.ledger.train(update, [e.job.id for e in played.episodes if e.job.id in grown - learned.untrained])

@@ -1,8 +1,8 @@
-"""Runs whose tasks are searched (``--agent tot``): what they need, what they cost, and what is recorded of a search."""
+"""Runs whose tasks are searched (``--agent tot``): requirements, costs and records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agents.rollout.play import SearchPlan
@@ -10,15 +10,14 @@ from agents.rollout.search.scorers import ScorerKind, Scoring
 from agents.rollout.search.settings import ToTSettings
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Searched
-from algorithms.base import Algorithm
 from runners.config import UserError
 from runners.intervals import mean
-from runners.settings import Train
+from runners.settings import RunSettings
 
 
-def search_of(train: Train, parts: Mapping[str, Any], algorithm: Algorithm[Any]) -> SearchPlan | None:
+def search_of(settings: RunSettings) -> SearchPlan | None:
     """How the run searches; None where it does not. Raises UserError."""
-    tot: ToTSettings | None = parts.get("tot")
+    train, algorithm, tot = settings.train, settings.algorithm, settings.tot
     if tot is None:
         return None
     if not algorithm.searches:

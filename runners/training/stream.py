@@ -1,4 +1,4 @@
-"""The order in which training tasks are visited.
+"""The stream of training tasks.
 
 Invariant: each task comes once per pass; the order is drawn from the stream's own generator, and ``state`` holds all
 that the next task depends on.

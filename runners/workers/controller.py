@@ -1,4 +1,4 @@
-"""Has episodes played, whoever plays them, and stops the run when too many of them break."""
+"""The controller: hands jobs to workers and stops the run when too many environments break."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runners.config import UserError
 from runners.workers.base import BASE_MODEL, Spec, WorkerLost, Workers
 
 _WINDOW, _LEAST = 200, 20
-"""The fault rate is taken over the newest portions with so many attempts; it says nothing before there were so many."""
+"""Attempts that the fault rate covers, newest first, and attempts without which there is none."""
 
 
 class Controller:
@@ -79,8 +79,8 @@ class Controller:
             broken, attempts = broken - gone[0], attempts - gone[1]
         if attempts >= _LEAST and broken > self.faults.max_rate * attempts:
             raise UserError(
-                f"the environment broke in {broken} of the last {attempts} attempts, the last time so: "
-                f"{played.faults[-1] if played.faults else 'earlier'}; mend it, or raise --faults.max-rate"
+                f"the environment broke in {broken} of the last {attempts} attempts, most recently: "
+                f"{played.faults[-1] if played.faults else 'earlier'}; fix it, or raise --faults.max-rate"
             )
 
     def close(self) -> None:

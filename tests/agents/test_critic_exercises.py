@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from agents.tiny.critic_exercises import Foretell
+from agents.tiny.critic_exercises import PredictSuccess
 from agents.tree import Kind, Node
 from agents.tree.packing import pack
 
@@ -30,9 +30,9 @@ def shown(success: bool | None, turns: int = 2) -> Node:
 def test_every_state_of_a_demonstration_is_asked_and_none_of_an_exercise() -> None:
     batch = pack([shown(True), shown(None, turns=3), shown(False, turns=1)], PROMPT)
     hidden_TD = torch.randn(len(batch), WIDTH, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    foretell = Foretell(MODEL, seed=0)
-    loss = foretell(hidden_TD, batch)
-    logit_S = foretell.answer(hidden_TD[batch.critic_S])[:, 0].tolist()
+    predict = PredictSuccess(MODEL, seed=0)
+    loss = predict(hidden_TD, batch)
+    logit_S = predict.answer(hidden_TD[batch.critic_S])[:, 0].tolist()
     # Three states that lead to success, four of an exercise, two that lead to failure.
     wanted = [(x, 1) for x in logit_S[:3]] + [(x, 0) for x in logit_S[7:]]
     assert len(logit_S) == 9
@@ -48,19 +48,19 @@ def test_the_oracle_is_told_apart_from_the_end() -> None:
     root.oracle = 0.25
     batch = pack([root], PROMPT)
     hidden_TD = torch.randn(len(batch), WIDTH, generator=torch.Generator().manual_seed(0))
-    foretell = Foretell(MODEL, seed=0)
-    chance = foretell.answer(hidden_TD[batch.critic_S[:1]])[0, 1].sigmoid().item()
+    predict = PredictSuccess(MODEL, seed=0)
+    chance = predict.answer(hidden_TD[batch.critic_S[:1]])[0, 1].sigmoid().item()
     wanted = -0.25 * math.log(chance) - 0.75 * math.log(1 - chance)
-    assert foretell(hidden_TD, batch).item() == pytest.approx(wanted, rel=1e-5)
+    assert predict(hidden_TD, batch).item() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_without_a_demonstration_there_is_nothing_to_tell() -> None:
     batch = pack([shown(None)], PROMPT)
-    assert Foretell(MODEL, seed=0)(torch.ones(len(batch), WIDTH), batch).item() == 0
+    assert PredictSuccess(MODEL, seed=0)(torch.ones(len(batch), WIDTH), batch).item() == 0
 
 
 def test_its_weights_come_from_its_seed_and_leave_the_generator_alone() -> None:
     before = torch.get_rng_state()
-    one, same, other = (Foretell(MODEL, seed).answer[0].weight for seed in (1, 1, 2))
+    one, same, other = (PredictSuccess(MODEL, seed).answer[0].weight for seed in (1, 1, 2))
     assert torch.equal(one, same) and not torch.equal(one, other)
     assert torch.equal(before, torch.get_rng_state())

@@ -13,9 +13,9 @@ import torch
 from rich.console import Console
 
 from agents.tree.merge import Tree
-from runners.config import dump, dump_json, parse
+from runners.config import dump_json
 from runners.runs import BASE, CONFIG
-from runners.settings import Train, parts_of
+from runners.settings import RunSettings, read_settings
 from runners.training.checkpoint import checkpoints
 from runners.training.learner import Learner
 from runners.training.run import Training
@@ -37,19 +37,18 @@ TIMES = {"seconds", "seconds_rollout", "seconds_env", "seconds_forward", "second
 TIMES |= {"seconds_judge"}
 
 
-def settings(folder: Path, *argv: str, text: str = SMALL) -> tuple[Train, dict[str, Any]]:
+def settings(folder: Path, *argv: str, text: str = SMALL) -> RunSettings:
     """The settings of a run, as the program would read them."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder.parent / f"{folder.name}.yaml"
     file.write_text(text)
-    return parse(Train, parts_of, ["--config", str(file), *argv], about="")
+    return read_settings(["--config", str(file), *argv])
 
 
 def training(folder: Path, *argv: str, text: str = SMALL) -> Training:
     """A run in a fresh folder, as ``train.py`` would begin it."""
-    train, parts = settings(folder, *argv, text=text)
-    run = Training(train, parts, folder, Console(file=io.StringIO()))
-    (folder / CONFIG).write_text(dump(train, parts))
+    run = Training(settings(folder, *argv, text=text), folder, Console(file=io.StringIO()))
+    (folder / CONFIG).write_text(run.settings.written())
     (folder / BASE).write_text(dump_json({"source": run.source, "fingerprint": run.reference}))
     (folder / "versions.json").write_text("{}")
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -260,3 +261,55 @@ def test_another_broken_pipe_is_still_a_fault() -> None:
     code = "from runners.config import run_program\ndef main():\n    raise BrokenPipeError\nrun_program(main)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 1 and "Traceback" in found.stderr
+
+
+TRAIN_HELP = """
+import sys
+from runners.settings import read_settings
+sys.argv[0] = "train"
+read_settings(sys.argv[1:], about="About.")
+"""
+
+
+def train_help(*argv: str) -> list[str]:
+    code = [sys.executable, "-c", TRAIN_HELP, *argv]
+    done = subprocess.run(code, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_short_help_fits_two_screens_and_lists_the_names() -> None:
+    lines = train_help("--help")
+    assert len(lines) <= 120 and max(map(len, lines)) <= 80
+    text = " ".join(" ".join(lines).split())
+    assert "--wiki.corpus" in text and "--selfac.group" in text and "--help-all" in text
+    assert "corridor, identity" in text and "gigpo, grpo" in text, "the names to choose from"
+    assert "--replay-steps" not in text and "--selfac.std-floor" not in text, "rarer settings are elsewhere"
+
+
+def test_the_long_help_has_every_flag() -> None:
+    text = " ".join(train_help("--help-all"))
+    assert all(flag in text for flag in ("--replay-steps", "--selfac.std-floor", "--wiki.corpus", "--lora.rank"))
+
+
+def test_an_algorithm_with_the_name_of_other_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from algorithms.grpo import GRPO
+    from runners import settings
+
+    monkeypatch.setattr(settings, "algorithm_class", lambda name: GRPO)
+    for name in ("lora", "judge", "seed", "envs", "identity"):
+        with pytest.raises(UserError) as error:
+            settings.read_settings(["--env", "identity", "--algo", name])
+        assert str(error.value) == f"no algorithm can be called {name!r}: --{name} names other settings; rename it"
+    assert settings.read_settings(["--env", "identity", "--algo", "mine"]).algorithm == GRPO()
+
+
+def test_settings_of_version_0_1_are_read(tmp_path: Path) -> None:
+    from runners.settings import read_settings
+
+    file = tmp_path / "config.yaml"
+    file.write_text("env: identity\npretrain: {foretell: 0.5}\n")
+    found = read_settings(["--config", str(file)])
+    assert found.pretrain is not None and found.pretrain.predict == 0.5
+    file.write_text("env: identity\npretrain: {foretold: 0.5}\n")
+    with pytest.raises(UserError, match="unknown key 'foretold'"):
+        read_settings(["--config", str(file)])

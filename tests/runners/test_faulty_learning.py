@@ -112,7 +112,7 @@ def test_a_step_without_a_number_is_skipped_and_counted(tmp_path: Path, model: s
     assert [row["skipped_steps"] for row in rows(tmp_path / "run")] == [2, 3]
     dropped = [json.loads(x) for x in (tmp_path / "run" / "ledger.jsonl").read_text().splitlines()]
     dropped = [line for line in dropped if line["event"] == "dropped"]
-    assert len(dropped) == 12 and {line["reason"] for line in dropped} == {"the gradient was no number"}
+    assert len(dropped) == 12 and {line["reason"] for line in dropped} == {"the gradient was not finite"}
 
 
 def test_several_in_a_row_end_the_run_in_one_line(tmp_path: Path, model: str) -> None:

@@ -209,7 +209,7 @@ def test_an_earlier_runs_critic_judges(tmp_path: Path) -> None:
 def test_a_run_without_its_judge_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--algo adca needs a judge: --judge\.kind endpoint, .*--adca\.no-enable"):
         training(tmp_path / "a", "--algo", "adca")
-    with pytest.raises(UserError, match=r"answered none of 16 requests.*go on with --resume") as raised:
+    with pytest.raises(UserError, match=r"answered none of 16 requests.*continue with --resume") as raised:
         script = lambda asked, _: Answer(status=500) if asked.steps else Answer("ready")  # noqa: E731
         with judge_server(script) as server:
             finished(tmp_path / "b", *endpoint(server.url), "--judge.api-max-retries", "0")

@@ -13,8 +13,10 @@ from agent_envs.identity import IdentityEnv
 from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree.packing import pack
-from runners.demonstrations import Demonstration, chain, drill_tree
-from runners.pretrain import PretrainSettings, _drills, _fingerprint, _make, _texts
+from runners.cloning.demonstrations import Demonstration, chain, drill_tree
+from runners.cloning.maximum_likelihood import _texts
+from runners.cloning.settings import PretrainSettings
+from runners.cloning.tiny_model import _drills, _fingerprint, _make
 
 
 class Drilled(IdentityEnv):
@@ -56,12 +58,12 @@ def test_what_is_read_are_the_texts_of_exercises_without_their_first_token() -> 
 
 def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
     assert PretrainSettings(recall=0.1, recall_prompt="").recall_prompt == ""
-    assert PretrainSettings(foretell=0.1, recall_prompt="").recall_prompt == ""
-    with pytest.raises(ValueError, match="recall_prompt acts with recall or foretell above 0 only"):
+    assert PretrainSettings(predict=0.1, recall_prompt="").recall_prompt == ""
+    with pytest.raises(ValueError, match="recall_prompt acts with recall or predict above 0 only"):
         PretrainSettings(recall_prompt="")
 
 
-@pytest.mark.parametrize("name", ["read", "recall", "foretell"])
+@pytest.mark.parametrize("name", ["read", "recall", "predict"])
 def test_a_weight_below_nothing_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"pretrain: {name} must not be negative, but is -0.1"):
         PretrainSettings(**{name: -0.1})

@@ -16,7 +16,7 @@ from agents.text.chat import CRITIC_TEXT, Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Kind, Node
 from agents.tree.episode import Job
-from runners.demonstrations import chain, demonstrate
+from runners.cloning.demonstrations import chain, demonstrate
 
 ENV = MathEnv(MathConfig(verifier=Verifier.EXACT))
 

@@ -308,8 +308,8 @@ def test_a_run_can_begin_from_what_another_learned(tmp_path: Path, whole: Path) 
     ("flags", "told"),
     [
         (("identity",), ""),
-        (("identity", "--identity.length", "2"), "init-from: it learned in 'identity' with other settings\n"),
-        (("corridor",), "init-from: it learned in 'identity', and goes on in 'corridor'\n"),
+        (("identity", "--identity.length", "2"), "init-from: trained on 'identity' with other settings\n"),
+        (("corridor",), "init-from: trained on 'identity', goes on with 'corridor'\n"),
     ],
 )
 def test_it_says_that_what_it_begins_from_was_learned_elsewhere(

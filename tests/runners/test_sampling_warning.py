@@ -20,8 +20,7 @@ def trained(folder: Path, *argv: str) -> tuple[str, list[dict[str, float]]]:
     """What a run of three updates says, and its rows."""
     said = io.StringIO()
     quiet = ("--updates", "3", "--test-tasks", "0", "--eval-every", "0", "--lr", "1e-4", *argv)
-    train, parts = settings(folder, *quiet)
-    with Training(train, parts, folder, Console(file=said, width=500)) as run:
+    with Training(settings(folder, *quiet), folder, Console(file=said, width=500)) as run:
         run.run()
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return said.getvalue(), [row for row in rows if row["kind"] == "update"]

@@ -94,8 +94,8 @@ def test_a_search_is_led_by_the_value_head_that_was_sent(tmp_path: Path) -> None
         with torch.no_grad():
             for parameter in run.model.value_parameters():
                 parameter.add_(0.1)
-        parts, settings_ = run.parts, run.controller.workers._worker.settings  # type: ignore[attr-defined]
-        setup = Setup(_spec(run), parts["lora"], settings_, 1, parts["critic"])
+        settings_ = run.controller.workers._worker.settings  # type: ignore[attr-defined]
+        setup = Setup(_spec(run), run.settings.lora, settings_, 1, run.settings.critic)
         worker = setup.make()
         try:
             data = save({k: v.cpu().contiguous() for k, v in run.model.adapter_state().items()})
@@ -147,5 +147,5 @@ def test_what_cannot_be_searched_is_one_line(argv: tuple[str, ...], told: str, t
 def test_settings_without_effect_are_refused(argv: tuple[str, ...], told: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=told):
         settings(tmp_path / "no", *argv)
-    train, parts = settings(tmp_path / "yes", "--agent", "tot")
-    assert train.agent == Agent.TOT and parts["tot"].branch == 4
+    searching = settings(tmp_path / "yes", "--agent", "tot")
+    assert searching.train.agent == Agent.TOT and searching.tot.branch == 4

@@ -40,19 +40,17 @@ pytestmark = pytest.mark.runs
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[Setup, bytes, list[Job]]:
     """(what a worker is made of, an adapter that changes the policy, jobs)."""
-    train, found = settings(tmp_path_factory.mktemp("workers") / "run")
-    base = base_of(train, found, Console(quiet=True), "cpu")
-    play = PlaySettings(
-        train.env, found["identity"], found["react"], found["envs"], found["faults"], slots=8, exact=True
-    )
-    actor = ActorCritic(load_base(base).model, found["lora"], critic=None)
+    run = settings(tmp_path_factory.mktemp("workers") / "run")
+    base = base_of(run, Console(quiet=True), "cpu")
+    play = PlaySettings(run.train.env, run.env, run.react, run.hosts, run.faults, slots=8, exact=True)
+    actor = ActorCritic(load_base(base).model, run.lora, critic=None)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in actor.policy_parameters():
             parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
     tasks = IdentityEnv().tasks("valid")
     jobs = [Job(tasks[i % 10], i // 10, 3) for i in range(20)]
-    return Setup(base, found["lora"], play), save(actor.policy_state()), jobs
+    return Setup(base, run.lora, play), save(actor.policy_state()), jobs
 
 
 def make(setup: Setup, count: int) -> Workers:

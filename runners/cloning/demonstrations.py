@@ -1,4 +1,4 @@
-"""What the tiny model is shown: episodes of the scripted expert and reading exercises, as trees without branches."""
+"""Demonstrations of the scripted expert and reading exercises, as trees without branches."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ class Demonstration:
     success: bool | None
     """The environment's verdict."""
     chances: Sequence[float | None]
-    """The oracle's chance in each state, the first and the last one included; None where it cannot tell or was not
-    asked."""
+    """The oracle's chance of success in each state, first and last included; None where it has none."""
 
 
 def demonstrate(
     env: TextEnv, task: Any, *, flaw: float, rng: np.random.Generator, oracle: bool = False
 ) -> Demonstration:
-    """One episode of the scripted expert; ``oracle`` also asks what each state was worth."""
+    """One episode of the scripted expert; ``oracle`` also records each state's chance of success."""
     user, info = env.reset(seed=0, options={"task": task, "oracle": oracle})
     thoughts = ThoughtTurns.of(info)
     head = (env.system_prompt(), user, thoughts.opening if thoughts else "")

@@ -1,0 +1,1 @@
+"""Behaviour cloning: the tiny model, made from an environment's flawed demonstrator."""

@@ -1,0 +1,62 @@
+"""Settings of the tiny model. Imports no torch: the command line needs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agents.text.chat import CRITIC_TEXT
+from agents.tiny.settings import TinySettings
+
+TINY = "tiny"
+"""What ``--model`` calls it."""
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """The tiny model: a behaviour-cloned transformer made on the spot."""
+
+    seed: int = 0
+    """Seed of the weights, the demonstrations and their order."""
+    flaw: float = 0.65
+    """Share of the places where it can that the demonstrator makes its systematic mistake."""
+    demonstrations: int = 15000
+    """Episodes of the scripted expert on training tasks."""
+    steps: int = 2000
+    """Gradient steps."""
+    batch: int = 8
+    """Demonstrations a step."""
+    muon_lr: float = 0.02
+    """Peak learning rate of the matrices inside the layers (Muon)."""
+    adam_lr: float = 4e-3
+    """Peak learning rate of everything else (AdamW)."""
+    warmup: int = 50
+    """Steps of linear warm-up; after them the rates fall linearly to a twentieth."""
+    drills: float = 0.1
+    """Share of each batch taken by the environment's reading exercises, where it has some."""
+    drill_texts: int = 0
+    """Number of texts with reading exercises; 0 is as many as demonstrations."""
+    read: float = 0.0
+    """Weight of predicting each next token of those texts, for environments in which the agent looks for what does not
+    belong in a text."""
+    recall: float = 0.0
+    """Weight of recalling, after the critic prompt, the last tokens before it. A large model attends to what it has
+    read; a tiny one that never learned to has nothing to value a state by. The answering layer is then discarded."""
+    predict: float = 0.0
+    """Weight of predicting, after the critic prompt, whether the demonstration succeeds, and the oracle's chance of
+    success in the state. A critic sees a mistake only where the model has learned to notice it."""
+    recall_prompt: str = CRITIC_TEXT
+    """The critic prompt of recall and predict: the one that the critic will have (``--critic.prompt``)."""
+    shape: TinySettings = field(default_factory=TinySettings)
+    """Shape of the transformer."""
+
+    def __post_init__(self) -> None:
+        if self.drill_texts < 0:
+            raise ValueError(f"pretrain: drill_texts must be at least 0, not {self.drill_texts}")
+        if self.drill_texts and not self.drills:
+            raise ValueError("pretrain: drill_texts acts with drills above 0 only")
+        if self.read and not self.drills:
+            raise ValueError("pretrain: read acts with drills above 0 only")
+        for name in ("read", "recall", "predict"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"pretrain: {name} must not be negative, but is {getattr(self, name)}")
+        if self.recall_prompt != CRITIC_TEXT and not (self.recall or self.predict):
+            raise ValueError("pretrain: recall_prompt acts with recall or predict above 0 only")
