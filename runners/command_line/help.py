@@ -42,7 +42,7 @@ def short_help(
     for prefix, part in list(parts.items())[:DETAILED]:
         shown = _flags(part, getattr(part, "COMMON", None))[:SHOWN]
         if shown:
-            lines += ["", f"{_first_sentence(type(part).__doc__ or prefix)}"]
+            lines += ["", *textwrap.wrap(f"{prefix}: {_first_sentence(type(part).__doc__ or '')}", width)]
         for name, default, text in shown:
             lines += _entry(f"--{prefix}.{_dashed(name)}", default, text, width)
     lines += ["", "Further flags:"]
