@@ -8,14 +8,12 @@ from __future__ import annotations
 import difflib
 from dataclasses import fields
 from enum import StrEnum
-from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 import gymnasium
 
 from agent_envs.core import SettingsError, TextEnv
+from agent_envs.plugins import Registry
 
 GROUP = "turnwise.envs"
 
@@ -31,26 +29,23 @@ ENVS: dict[str, str] = {
 }
 
 
-@cache
-def _outside() -> dict[str, str]:
-    return {point.name: point.value for point in entry_points(group=GROUP)}
+def _check(found: Any, who: str) -> None:
+    """Raises ValueError unless ``found`` is an environment."""
+    if not (isinstance(found, type) and issubclass(found, TextEnv)):
+        raise ValueError(f"{who} is not a subclass of agent_envs.TextEnv")
+
+
+REGISTRY: Registry[type[TextEnv]] = Registry("environment", GROUP, ENVS, _check, SettingsError)
 
 
 def names() -> list[str]:
-    """All known environments, those of outside packages included; our own names win."""
-    return sorted({**_outside(), **ENVS})
+    """All known environments, those of outside packages included."""
+    return REGISTRY.names()
 
 
 def env_class(name: str) -> type[TextEnv]:
-    """The class of an environment; `SettingsError` with the closest name when it is unknown."""
-    target = ENVS.get(name) or _outside().get(name)
-    if target is None:
-        close = difflib.get_close_matches(name, names(), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise SettingsError(f"unknown environment {name!r}{hint} (known: {', '.join(names())})")
-    module, _, attribute = target.partition(":")
-    found: type[TextEnv] = getattr(import_module(module), attribute)
-    return found
+    """The class of an environment. Raises `SettingsError` when it is unknown, broken, or its name is taken."""
+    return REGISTRY.get(name)
 
 
 def make(name: str, config: Any = None) -> TextEnv:

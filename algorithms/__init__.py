@@ -1,49 +1,84 @@
-"""Formulas only: an algorithm turns token trees into a loss. Adding one is a file and a line in `ALGORITHMS`."""
+"""Formulas only: an algorithm turns token trees into a loss. Adding one is a file and a line in `REGISTRY`."""
 
-from difflib import get_close_matches
-from importlib.metadata import entry_points
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
 from typing import Any
 
-from algorithms import plugins
-from algorithms.adca import ADCA
-from algorithms.arpo import ARPO
-from algorithms.base import Algorithm, ForkPoint, Loss, Sampling
-from algorithms.controls.exact_critic import ExactCritic
-from algorithms.controls.naive_ac import NaiveAC
-from algorithms.gigpo import GiGPO
-from algorithms.grpo import GRPO
-from algorithms.pacs import PACS
-from algorithms.ppo import PPO
-from algorithms.selfac import SelfAC
-from algorithms.turn_ppo import TurnPPO
+from agent_envs.plugins import Registry
+from algorithms.base import Algorithm, ForkPoint, JudgedAlgorithm, Loss, Needs, Sampling, ValueMeaning
 
-ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
-    "adca": ADCA,
-    "arpo": ARPO,
-    "exact_critic": ExactCritic,
-    "gigpo": GiGPO,
-    "grpo": GRPO,
-    "naive_ac": NaiveAC,
-    "pacs": PACS,
-    "ppo": PPO,
-    "selfac": SelfAC,
-    "turn_ppo": TurnPPO,
-}
 ENTRY_POINTS = "turnwise.algorithms"
 """Entry-point group by which other packages add algorithms: ``name = "module:Class"``."""
 
 
+def _check(found: Any, who: str) -> None:
+    """Raises ValueError unless ``found`` can be used as one of ours."""
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise ValueError(f"{who} is not a subclass of algorithms.Algorithm")
+    parameters = vars(found).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        raise ValueError(f"{who} is not a frozen dataclass: write @dataclass(frozen=True) above it")
+    if found.__abstractmethods__:
+        raise ValueError(f"{who} lacks {' and '.join(sorted(found.__abstractmethods__))}")
+    for field in fields(found):  # type: ignore[arg-type]
+        if field.init and field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"{who} has no default for {field.name}: every setting needs one")
+
+
+REGISTRY: Registry[type[Algorithm[Any]]] = Registry(
+    kind="algorithm",
+    group=ENTRY_POINTS,
+    builtin={
+        "adca": "algorithms.adca:ADCA",
+        "arpo": "algorithms.arpo:ARPO",
+        "exact_critic": "algorithms.controls.exact_critic:ExactCritic",
+        "gigpo": "algorithms.gigpo:GiGPO",
+        "grpo": "algorithms.grpo:GRPO",
+        "naive_ac": "algorithms.controls.naive_ac:NaiveAC",
+        "pacs": "algorithms.pacs:PACS",
+        "ppo": "algorithms.ppo:PPO",
+        "selfac": "algorithms.selfac:SelfAC",
+        "turn_ppo": "algorithms.turn_ppo:TurnPPO",
+    },
+    check=_check,
+)
+
+
+class _Ours(Mapping[str, type[Algorithm[Any]]]):
+    """Our algorithms by name; each is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> type[Algorithm[Any]]:
+        if name not in REGISTRY.builtin:
+            raise KeyError(name)
+        return REGISTRY.get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(REGISTRY.builtin)
+
+    def __len__(self) -> int:
+        return len(REGISTRY.builtin)
+
+
+ALGORITHMS: Mapping[str, type[Algorithm[Any]]] = _Ours()
+
+
 def algorithm_class(name: str) -> type[Algorithm[Any]]:
     """The algorithm called ``name``, ours or another package's. Raises ValueError when it is unknown or broken."""
-    if name in ALGORITHMS:
-        return ALGORITHMS[name]
-    others = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if name in others:
-        return plugins.load(others[name])
-    names = sorted({*ALGORITHMS, *others})
-    close = get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise ValueError(f"unknown algorithm {name!r}; there are {', '.join(names)}{hint}")
+    return REGISTRY.get(name)
 
 
-__all__ = ["ALGORITHMS", "ENTRY_POINTS", "Algorithm", "ForkPoint", "Loss", "Sampling", "algorithm_class"]
+__all__ = [
+    "ALGORITHMS",
+    "ENTRY_POINTS",
+    "REGISTRY",
+    "Algorithm",
+    "ForkPoint",
+    "JudgedAlgorithm",
+    "Loss",
+    "Needs",
+    "Sampling",
+    "ValueMeaning",
+    "algorithm_class",
+]

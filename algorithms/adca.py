@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
+from algorithms.base import JudgedAlgorithm, Loss, Needs, Sampling, require, without_gradient
 from algorithms.formulas.attribution import (
     OrmDistribution,
     Scheme,
@@ -36,30 +35,29 @@ from algorithms.formulas.attribution import (
     suffix_sums,
 )
 from algorithms.formulas.attribution_metrics import allocation_metrics, fusion_metrics
-from algorithms.formulas.groups import Aggregation, group_advantage, lengths, token_weight
-from algorithms.formulas.maths import KL, SAME, bounded, clipped, kl_divergence, surrogate, weighted_mean
+from algorithms.formulas.groups import group_advantage, lengths
+from algorithms.formulas.maths import SAME, weighted_mean
+from algorithms.formulas.policy_loss import TokenLoss, TokenSums
 from algorithms.formulas.ranges import require_company, require_usual
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
-class StepCredit:
-    """Weights of the loss: per token, summed over the episodes that share it."""
+class StepCredit(TokenSums):
+    """What the steps are credited with before the update."""
 
     adv_A: Tensor
     """Mean advantage of the action over the episodes it is a step of."""
-    plus_T: Tensor
-    minus_T: Tensor
-    count_T: Tensor
-    """How many episodes share a token."""
-    weight_T: Tensor
     stats: dict[str, float]
 
 
 @dataclass(frozen=True)
-class ADCA(Algorithm[StepCredit]):
+class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
     """loss = clipped surrogate of the steps' advantages + kl_coef KL."""
 
-    judged: ClassVar[bool] = True
+    without_judge: ClassVar[str] = "no-enable"
 
     group: int = 8
     """Episodes per task."""
@@ -101,20 +99,6 @@ class ADCA(Algorithm[StepCredit]):
     """What a judge that reads is told of how an episode went."""
     enable_adca_metric: bool = True
     """Log how labels and outcome compare."""
-    aggregation: Aggregation = Aggregation.TOKEN_MEAN
-    """How token losses become one number."""
-    length_norm: float = 512.0
-    """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
-    clip_low: float = 0.2
-    """A ratio below 1 - clip_low stops teaching against a bad token."""
-    clip_high: float = 0.2
-    """A ratio above 1 + clip_high stops teaching for a good token."""
-    dual_clip: float = 3.0
-    """Largest ratio that counts against a bad token; inf switches it off."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
-    kl: KL = KL.K3
-    """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
         require_usual(self)
@@ -134,8 +118,8 @@ class ADCA(Algorithm[StepCredit]):
         return Sampling(group=self.group)
 
     @property
-    def needs_judge(self) -> bool:
-        return self.enable
+    def needs(self) -> Needs:
+        return Needs(judge=self.enable, reference=self.kl_coef > 0)
 
     def asked(self, return_L: Tensor, tree_L: Tensor, visit_L: Tensor) -> Tensor:
         """asked_L: in the first ``prm_epoch`` passes over the training tasks, and not where it is ``skipped``."""
@@ -145,13 +129,13 @@ class ADCA(Algorithm[StepCredit]):
     def judge_score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
         if self.overall_score_source == ScoreSource.ADVANTAGES:
             return group_advantage(return_L, torch.ones_like(tree_L), tree_L)
-        return (return_L - 0.5) * 2
+        return super().judge_score(return_L, tree_L)
 
     def skipped(self, batch: Batch) -> Tensor:
         """skip_L: the episodes that the judge need not be asked about; labels are not looked at."""
         return self._skips(batch.return_L, _played(batch), batch.tree_L)
 
-    @torch.no_grad()
+    @without_gradient
     def _skips(self, return_L: Tensor, count_L: Tensor, tree_L: Tensor) -> Tensor:
         if self.skip_type == SkipType.SKIP_ALL_NEG:
             return return_L <= 0
@@ -159,7 +143,7 @@ class ADCA(Algorithm[StepCredit]):
             return group_advantage(return_L, count_L, tree_L).abs() < SAME
         return torch.zeros_like(tree_L, dtype=torch.bool)
 
-    @torch.no_grad()
+    @without_gradient
     def credit(self, batch: Batch, old: Forward) -> StepCredit:
         count_L = _played(batch)
         action_LK = path_matrix(batch)
@@ -176,7 +160,7 @@ class ADCA(Algorithm[StepCredit]):
             return x_LK.new_zeros(batch.state_A.numel()).index_add(0, action_LK[said_LK], x_LK[said_LK])
 
         length_L = lengths(batch)
-        weight_L = count_L * token_weight(self.aggregation, length_L, count_L, self.length_norm)
+        weight_L = self.weight(length_L, count_L)
         all_L = batch.count_L.to(adv_LK.dtype)
         return StepCredit(
             adv_A=shared(adv_LK * all_L[:, None]) / batch.sum_below(all_L),
@@ -188,19 +172,7 @@ class ADCA(Algorithm[StepCredit]):
         )
 
     def loss(self, batch: Batch, new: Forward, credit: StepCredit, /) -> Loss:
-        delta_T = bounded(new.logp_T - batch.old_logp_T)
-        sides = (credit.plus_T, credit.minus_T, self.clip_low, self.clip_high, self.dual_clip)
-        total = policy = surrogate(delta_T, *sides).sum()
-        stats = floats(
-            policy=policy,
-            clip_fraction=weighted_mean(clipped(delta_T, *sides).double(), credit.count_T.double()),
-            entropy=weighted_mean(new.entropy_T, credit.weight_T),
-        )
-        if self.needs_reference or batch.ref_logp_T is not None:
-            kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
-            total = total + self.kl_coef * (credit.weight_T * kl_T).sum()
-            stats["kl"] = float(weighted_mean(kl_T.detach(), credit.weight_T))
-        return Loss(total, stats | credit.stats)
+        return self.token_loss(batch, new, credit, credit.stats)
 
     def action_advantage(self, batch: Batch, credit: StepCredit) -> Tensor:
         return credit.adv_A

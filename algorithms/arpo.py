@@ -20,16 +20,17 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from agents.rollout.forking.rule import FirstEntropy, Measure, TopUp
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, ForkPoint, Loss, Sampling, require
-from algorithms.formulas.groups import Aggregation
-from algorithms.formulas.maths import KL
-from algorithms.formulas.ranges import require_usual
-from algorithms.grpo import GRPO, GroupCredit
+from algorithms.base import Algorithm, ForkPoint, Loss, Needs, Sampling, require, without_gradient
+from algorithms.formulas.groups import group_advantage, lengths, zero_groups
+from algorithms.formulas.policy_loss import TokenLoss, TokenSums, sums_over_episodes
+from algorithms.formulas.ranges import require_company, require_usual
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Decision(StrEnum):
@@ -56,7 +57,14 @@ class Shared(StrEnum):
 
 
 @dataclass(frozen=True)
-class ARPO(Algorithm[GroupCredit]):
+class EpisodeCredit(TokenSums):
+    """What the episodes are credited with before the update."""
+
+    adv_L: Tensor
+
+
+@dataclass(frozen=True)
+class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
     """loss = clipped surrogate of the group advantages, soft or hard, + kl_coef KL."""
 
     group: int = 16
@@ -87,20 +95,6 @@ class ARPO(Algorithm[GroupCredit]):
     """What shared tokens are credited with."""
     std_eps: float = 1e-6
     """Added to the deviation of a group's returns, which divides their advantages."""
-    aggregation: Aggregation = Aggregation.TOKEN_MEAN
-    """How token losses become one number."""
-    length_norm: float = 512.0
-    """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
-    clip_low: float = 0.2
-    """A ratio below 1 - clip_low stops teaching against a bad token."""
-    clip_high: float = 0.2
-    """A ratio above 1 + clip_high stops teaching for a good token."""
-    dual_clip: float = 3.0
-    """Largest ratio that counts against a bad token; inf switches it off."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
-    kl: KL = KL.K3
-    """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
         require_usual(self)
@@ -113,22 +107,11 @@ class ARPO(Algorithm[GroupCredit]):
         for name in ("branch_probability", "threshold"):
             require(0 <= getattr(self, name) <= 1, f"{name} must lie in 0..1, not {getattr(self, name)}")
         require(math.isfinite(self.entropy_weight), f"entropy_weight must be a number, not {self.entropy_weight}")
-        _ = self.objective  # refuses what GRPO refuses
+        require_company(self.group)
 
     @property
-    def objective(self) -> GRPO:
-        """The loss of the soft advantage."""
-        return GRPO(
-            group=self.group,
-            std_eps=self.std_eps,
-            aggregation=self.aggregation,
-            length_norm=self.length_norm,
-            clip_low=self.clip_low,
-            clip_high=self.clip_high,
-            dual_clip=self.dual_clip,
-            kl_coef=self.kl_coef,
-            kl=self.kl,
-        )
+    def needs(self) -> Needs:
+        return Needs(reference=self.kl_coef > 0)
 
     @property
     def sampling(self) -> Sampling:
@@ -158,20 +141,24 @@ class ARPO(Algorithm[GroupCredit]):
             return total
         return self.lookahead * total / max(1, len(shares[: self.lookahead]))
 
-    def credit(self, batch: Batch, old: Forward) -> GroupCredit:
-        credit = self.objective.credit(batch, old)
-        if self.advantage == Shared.SOFT:
-            return credit
-        # All who share the token, with all their weight, but with one advantage: the mean of theirs.
-        total_T = batch.to_tokens(batch.sum_below(batch.count_L * credit.adv_L))
-        adv_T = credit.weight_T * total_T / credit.count.clamp_min(1)
-        return replace(credit, plus=adv_T.clamp_min(0), minus=adv_T.clamp_max(0))
+    @without_gradient
+    def credit(self, batch: Batch, old: Forward) -> EpisodeCredit:
+        length_L = lengths(batch)
+        count_L = batch.count_L * (~batch.fault_L & (length_L > 0))
+        adv_L = group_advantage(batch.return_L, count_L, batch.tree_L, std_eps=self.std_eps)
+        sums = sums_over_episodes(batch, adv_L, self.weight(length_L, count_L), count_L)
+        if self.advantage == Shared.HARD:
+            # All who share the token, with all their weight, but with one advantage: the mean of theirs.
+            total_T = batch.to_tokens(batch.sum_below(batch.count_L * adv_L))
+            adv_T = sums.weight_T * total_T / sums.count_T.clamp_min(1)
+            sums = replace(sums, plus_T=adv_T.clamp_min(0), minus_T=adv_T.clamp_max(0))
+        return EpisodeCredit(sums.plus_T, sums.minus_T, sums.count_T, sums.weight_T, adv_L)
 
-    def loss(self, batch: Batch, new: Forward, credit: GroupCredit, /) -> Loss:
-        return self.objective.loss(batch, new, credit)
+    def loss(self, batch: Batch, new: Forward, credit: EpisodeCredit, /) -> Loss:
+        return self.token_loss(batch, new, credit, {"zero_groups": zero_groups(batch, credit.adv_L)})
 
-    def action_advantage(self, batch: Batch, credit: GroupCredit) -> Tensor | None:
-        return self.objective.action_advantage(batch, credit)
+    def action_advantage(self, batch: Batch, credit: EpisodeCredit) -> Tensor:
+        return batch.below(credit.adv_L)
 
 
 def top_entropy(logp: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""What an algorithm is: two functions of a batch, and the few questions that the rollout asks it.
+"""The algorithm's interface: two functions of a batch, what they need, and what the rollout asks.
 
 Invariant: an algorithm sees token trees (`Batch`) and the actor-critic's numbers for them (`Forward`), nothing else.
 Its fields are its hyper-parameters; it keeps no state between calls.
@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Generic, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor
 
 from agents.rollout.forking.rule import ForkPoint as ForkPoint
 from agents.rollout.forking.rule import Sampling as Sampling
 from agents.tree import Batch, Forward
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Credit = TypeVar("Credit")
 
@@ -34,36 +38,49 @@ class Loss:
     """Plain numbers for the log: ``policy``, ``clip_fraction`` and whatever else the algorithm has to tell."""
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What an algorithm needs besides the trees. Programs provide it, or refuse the run in one line."""
+
+    critic: bool = False
+    """Values of states: the critic prompt is packed under every state, and `Forward.value_S` is there."""
+    token_critic: bool = False
+    """Values of tokens, `Forward.value_T`, from a critic that shares no trained parameter with the policy."""
+    judge: bool = False
+    """A judge's label of every action, `Batch.label_A`; the algorithm is then a `JudgedAlgorithm`."""
+    oracle: bool = False
+    """The environment's own chance of success in every state, `Batch.oracle_S`."""
+    reference: bool = False
+    """Log-probabilities of the reference policy, `Batch.ref_logp_T`."""
+    search: bool = False
+    """It can learn from a search tree, in which most states were given up and never played to an end."""
+    replay: bool = False
+    """Its critic can learn alone, from episodes of earlier updates: `Algorithm.critic_only`."""
+    separate_passes: bool = False
+    """Every turn and every value is encoded on its own with its whole prefix; the same numbers, only slower."""
+
+
+@dataclass(frozen=True)
+class ValueMeaning:
+    """What a critic's values estimate."""
+
+    discount: float = 1.0
+    """Worth of a reward one turn later."""
+    verifies: bool = False
+    """Whether the value after an answer learned the outcome, so that it can verify finished work."""
+
+
 class Algorithm(ABC, Generic[Credit]):
-    """A rule that turns episodes into a loss. Subclasses are frozen dataclasses; none inherits from another."""
-
-    critic: ClassVar[bool] = False
-    """True: the critic prompt is packed under every state and `Forward.value_S` is there."""
-    token_critic: ClassVar[bool] = False
-    """True: a critic that shares no trained parameter with the policy values every token, `Forward.value_T`."""
-    per_turn: ClassVar[bool] = False
-    """True: every turn and every value is encoded on its own with its whole prefix; the same numbers, only slower."""
-    judged: ClassVar[bool] = False
-    """True: every action gets a judge's label before the update."""
-
-    searches: ClassVar[bool] = False
-    """True: it learns from a search tree, in which most states were given up and never played to an end. It has a
-    critic, and a field ``discount`` that says what its values mean."""
+    """A rule that turns episodes into a loss. Subclasses are frozen dataclasses; no method inherits from another."""
 
     @property
-    def needs_reference(self) -> bool:
-        """True: `Batch.ref_logp_T` must be filled, as for a weight ``kl_coef`` of the divergence from the reference."""
-        return bool(getattr(self, "kl_coef", 0) > 0)
+    def needs(self) -> Needs:
+        return Needs()
 
     @property
-    def needs_judge(self) -> bool:
-        """True: a judge must label actions (`Batch.label_A`)."""
-        return self.judged
-
-    @property
-    def needs_oracle(self) -> bool:
-        """True: the environment must tell what it knows of every state (`Batch.oracle_S`)."""
-        return False
+    def values(self) -> ValueMeaning:
+        """What the critic's values estimate, where there is a critic."""
+        return ValueMeaning()
 
     @property
     def sampling(self) -> Sampling:
@@ -72,17 +89,6 @@ class Algorithm(ABC, Generic[Credit]):
     def branch(self, fork: ForkPoint, rng: random.Random) -> int:
         """How many extra actions to sample at this state while rolling out."""
         return 0
-
-    def asked(self, return_L: Tensor, tree_L: Tensor, visit_L: Tensor) -> Tensor:
-        """asked_L: the finished episodes that the judge is asked about, of all that an update played.
-
-        ``tree_L`` numbers their tasks; ``visit_L`` says how often each task came before.
-        """
-        return torch.ones_like(tree_L, dtype=torch.bool)
-
-    def judge_score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
-        """score_L: what the judge is told of how each episode went; a positive one means well."""
-        return (return_L - 0.5) * 2
 
     @abstractmethod
     def credit(self, batch: Batch, old: Forward) -> Credit:
@@ -96,12 +102,44 @@ class Algorithm(ABC, Generic[Credit]):
         """The loss over the whole ``batch`` under the current parameters: once per epoch, with gradient."""
 
     def critic_only(self, batch: Batch, new: Forward) -> Tensor | None:
-        """The critic's part of the loss, its targets from ``new``: what replayed episodes teach; None: nothing."""
+        """The critic's part of the loss, with targets from ``new``, for `Needs.replay`; None without a critic."""
         return None
 
     def action_advantage(self, batch: Batch, credit: Credit) -> Tensor | None:
         """adv_A: what each action is credited with before the first update, for the record; None: no such number."""
         return None
+
+
+class JudgedAlgorithm(Algorithm[Credit]):
+    """An algorithm whose actions a judge labels before the update."""
+
+    without_judge: ClassVar[str] = ""
+    """The flag that switches the judge off, without dashes and prefix; empty where there is none."""
+
+    def asked(self, return_L: Tensor, tree_L: Tensor, visit_L: Tensor) -> Tensor:
+        """asked_L: the finished episodes that the judge labels, of all that an update played.
+
+        ``tree_L`` numbers their tasks; ``visit_L`` is how often each task came before.
+        """
+        return torch.ones_like(tree_L, dtype=torch.bool)
+
+    def judge_score(self, return_L: Tensor, tree_L: Tensor) -> Tensor:
+        """score_L: how each episode went, as the judge reads it; positive is good."""
+        return (return_L - 0.5) * 2
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def without_gradient(function: Function) -> Function:
+    """``torch.no_grad`` as a decorator that imports torch when the function is called, not when it is defined."""
+
+    @wraps(function)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        with torch.no_grad():
+            return function(*arguments, **named)
+
+    return wrapped  # type: ignore[return-value]
 
 
 def require(holds: bool, message: str) -> None:
@@ -125,4 +163,4 @@ def reference_logp(batch: Batch) -> Tensor:
 
 def floats(**stats: Tensor | float) -> dict[str, float]:
     """Plain, detached numbers for `Loss.stats`."""
-    return {name: float(x.detach()) if isinstance(x, Tensor) else x for name, x in stats.items()}
+    return {name: float(x.detach()) if isinstance(x, torch.Tensor) else x for name, x in stats.items()}

@@ -15,16 +15,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
-from algorithms.formulas.groups import Aggregation, Scale, group_advantage, token_weight
-from algorithms.formulas.maths import KL, bounded, clipped, kl_divergence, surrogate, weighted_mean
+from algorithms.base import Algorithm, Loss, Needs, Sampling, require, without_gradient
+from algorithms.formulas.groups import Scale, group_advantage
+from algorithms.formulas.maths import weighted_mean
+from algorithms.formulas.policy_loss import TokenLoss, TokenSums
 from algorithms.formulas.ranges import require_company, require_usual
 from algorithms.formulas.returns import Rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Norm(StrEnum):
@@ -42,26 +46,18 @@ class Statistics(StrEnum):
 
 
 @dataclass(frozen=True)
-class RowSums:
+class RowSums(TokenSums):
     """Sums over the rows that share an action or a token."""
 
     adv_A: Tensor
     """Mean advantage."""
-    plus_T: Tensor
-    """Weight times advantage, where it is positive."""
-    minus_T: Tensor
-    """The same where it is negative."""
-    count_T: Tensor
-    """Rows."""
-    weight_T: Tensor
-    """Weights."""
     met: float
     """Share of the rows whose state was met more than once in the task, so that A_S has something to compare."""
 
 
 @dataclass(frozen=True)
-class GiGPO(Algorithm[RowSums]):
-    """loss = clipped surrogate of A_E + omega A_S, token by token, + kl_coef KL."""
+class GiGPO(TokenLoss, Algorithm[RowSums]):
+    """loss = clipped surrogate of A_E + omega A_S, token by token, + kl_coef KL. A sequence is a turn here."""
 
     group: int = 8
     """Episodes per task."""
@@ -75,20 +71,6 @@ class GiGPO(Algorithm[RowSums]):
     """What the mean of a task is taken over: its turns (the authors' code), or its episodes."""
     std_eps: float = 1e-6
     """Added to the deviation."""
-    aggregation: Aggregation = Aggregation.TOKEN_MEAN
-    """How token losses become one number; a sequence is a turn here."""
-    length_norm: float = 512.0
-    """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of a turn."""
-    clip_low: float = 0.2
-    """A ratio below 1 - clip_low stops teaching against a bad token."""
-    clip_high: float = 0.2
-    """A ratio above 1 + clip_high stops teaching for a good token."""
-    dual_clip: float = 3.0
-    """Largest ratio that counts against a bad token; inf switches it off."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
-    kl: KL = KL.K3
-    """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
         require_usual(self)
@@ -96,16 +78,20 @@ class GiGPO(Algorithm[RowSums]):
         require(self.omega >= 0, f"omega must not be negative, but is {self.omega}")
 
     @property
+    def needs(self) -> Needs:
+        return Needs(reference=self.kl_coef > 0)
+
+    @property
     def sampling(self) -> Sampling:
         return Sampling(group=self.group)
 
-    @torch.no_grad()
+    @without_gradient
     def credit(self, batch: Batch, old: Forward) -> RowSums:
         rows = Rows.of(batch, batch.count_L * ~batch.fault_L)
         episode_L, state_P = self.episode_advantage(batch, rows), self.state_advantage(batch, rows)
         adv_P = episode_L[rows.leaf_P] + self.omega * state_P
         length_P = batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64))[rows.action_P]
-        weight_P = rows.count_P * token_weight(self.aggregation, length_P, rows.count_P, self.length_norm)
+        weight_P = self.weight(length_P, rows.count_P)
         met_P = _count(anchors(batch)[batch.state_A[rows.action_P]], rows.count_P) > 1
 
         def share(x_P: Tensor) -> Tensor:
@@ -113,32 +99,19 @@ class GiGPO(Algorithm[RowSums]):
 
         plus_A, minus_A = share(weight_P * adv_P.clamp_min(0)), share(weight_P * adv_P.clamp_max(0))
         return RowSums(
-            share(adv_P * rows.count_P) / share(rows.count_P).clamp_min(1),
-            batch.to_tokens(plus_A),
-            batch.to_tokens(minus_A),
-            batch.to_tokens(share(rows.count_P)),
-            batch.to_tokens(share(weight_P)),
-            float(weighted_mean(met_P.double(), rows.count_P.double())),
+            plus_T=batch.to_tokens(plus_A),
+            minus_T=batch.to_tokens(minus_A),
+            count_T=batch.to_tokens(share(rows.count_P)),
+            weight_T=batch.to_tokens(share(weight_P)),
+            adv_A=share(adv_P * rows.count_P) / share(rows.count_P).clamp_min(1),
+            met=float(weighted_mean(met_P.double(), rows.count_P.double())),
         )
 
     def action_advantage(self, batch: Batch, credit: RowSums) -> Tensor:
         return credit.adv_A
 
     def loss(self, batch: Batch, new: Forward, credit: RowSums, /) -> Loss:
-        delta_T = bounded(new.logp_T - batch.old_logp_T)
-        sides = (credit.plus_T, credit.minus_T, self.clip_low, self.clip_high, self.dual_clip)
-        policy = total = surrogate(delta_T, *sides).sum()
-        stats = floats(
-            policy=policy,
-            clip_fraction=weighted_mean(clipped(delta_T, *sides).double(), credit.count_T.double()),
-            entropy=weighted_mean(new.entropy_T, credit.weight_T),
-            states_met_again=credit.met,
-        )
-        if self.needs_reference or batch.ref_logp_T is not None:
-            kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
-            total = total + self.kl_coef * (credit.weight_T * kl_T).sum()
-            stats["kl"] = float(weighted_mean(kl_T.detach(), credit.weight_T))
-        return Loss(total, stats)
+        return self.token_loss(batch, new, credit, {"states_met_again": credit.met})
 
     def episode_advantage(self, batch: Batch, rows: Rows) -> Tensor:
         """A_E of a leaf: its return in the group of its task. 0 in a group of one and where all returns are equal."""

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require, require_choice
+from algorithms.base import Algorithm, Loss, Needs, Sampling, floats, require, require_choice, without_gradient
 from algorithms.formulas.groups import (
     Aggregation,
     Baseline,
@@ -35,19 +35,15 @@ from algorithms.formulas.groups import (
     teaches,
     token_weight,
     whitened,
+    zero_groups,
 )
-from algorithms.formulas.maths import (
-    KL,
-    bounded,
-    cispo,
-    clipped,
-    kl_divergence,
-    soft_surrogate,
-    surrogate,
-    weighted_mean,
-)
+from algorithms.formulas.maths import bounded, cispo, soft_surrogate, weighted_mean
+from algorithms.formulas.policy_loss import KLPenalty, TokenClip, sums_over_episodes
 from algorithms.formulas.ranges import require_company, require_usual
 from algorithms.formulas.returns import Rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Ratio(StrEnum):
@@ -85,7 +81,7 @@ class GroupCredit:
 
 
 @dataclass(frozen=True)
-class GRPO(Algorithm[GroupCredit]):
+class GRPO(TokenClip, KLPenalty, Algorithm[GroupCredit]):
     """loss = clipped surrogate of the group advantages + kl_coef KL."""
 
     group: int = 8
@@ -108,20 +104,10 @@ class GRPO(Algorithm[GroupCredit]):
     """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
     gate: Gate = Gate.CLIP
     """``clip`` obeys clip_low, clip_high and dual_clip; ``cispo`` the first two; ``soft`` tau_plus and tau_minus."""
-    clip_low: float = 0.2
-    """A ratio below 1 - clip_low stops teaching against a bad token."""
-    clip_high: float = 0.2
-    """A ratio above 1 + clip_high stops teaching for a good token (DAPO: 0.28)."""
-    dual_clip: float = 3.0
-    """Largest ratio that counts against a bad token; inf switches it off."""
     tau_plus: float = 1.0
     """How fast the soft gate closes for good tokens."""
     tau_minus: float = 1.05
     """How fast it closes for bad ones."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
-    kl: KL = KL.K3
-    """How that divergence is estimated."""
     kl_unbiased: bool = False
     """Weigh each token's estimate by its ratio, which makes it unbiased after the first update (arXiv 2512.02556)."""
 
@@ -144,10 +130,14 @@ class GRPO(Algorithm[GroupCredit]):
         require(self.tau_minus > 0, f"tau_minus must be above 0, not {self.tau_minus}")
 
     @property
+    def needs(self) -> Needs:
+        return Needs(reference=self.kl_coef > 0)
+
+    @property
     def sampling(self) -> Sampling:
         return Sampling(group=self.group)
 
-    @torch.no_grad()
+    @without_gradient
     def credit(self, batch: Batch, old: Forward) -> GroupCredit:
         length_L = lengths(batch)
         count_L = batch.count_L * (~batch.fault_L & (length_L > 0))
@@ -174,14 +164,12 @@ class GRPO(Algorithm[GroupCredit]):
     def weigh(self, batch: Batch, adv_L: Tensor, length_L: Tensor, count_L: Tensor) -> GroupCredit:
         """The weights of the loss for given advantages: aggregation and counts, summed over who shares a token."""
         weight_L = self.token_weight(length_L, count_L)
-
-        def share(x_L: Tensor) -> Tensor:
-            return batch.to_tokens(batch.sum_below(x_L))
-
-        plus_L, minus_L = weight_L * adv_L.clamp_min(0), weight_L * adv_L.clamp_max(0)
         if self.ratio == Ratio.TOKEN:
-            return GroupCredit(adv_L, share(plus_L), share(minus_L), share(count_L), share(weight_L))
-        return GroupCredit(adv_L, plus_L * length_L, minus_L * length_L, count_L, share(weight_L))
+            sums = sums_over_episodes(batch, adv_L, weight_L, count_L)
+            return GroupCredit(adv_L, sums.plus_T, sums.minus_T, sums.count_T, sums.weight_T)
+        plus_L, minus_L = weight_L * adv_L.clamp_min(0), weight_L * adv_L.clamp_max(0)
+        weight_T = batch.to_tokens(batch.sum_below(weight_L))
+        return GroupCredit(adv_L, plus_L * length_L, minus_L * length_L, count_L, weight_T)
 
     def weigh_turns(self, batch: Batch, length_L: Tensor, count_L: Tensor) -> GroupCredit:
         """The same for what an episode paid from each turn on, in which those who share a turn differ."""
@@ -208,20 +196,15 @@ class GRPO(Algorithm[GroupCredit]):
             policy, clip_fraction = self.cispo_loss(batch, delta, new.logp_T, credit)
         else:
             policy, clip_fraction = self.policy_loss(delta, credit)
-        total = policy
+        scale_T = bounded(delta_T).exp() if self.kl_unbiased else None
+        total, kl = self.penalised(policy, batch, new, credit.weight_T, scale_T=scale_T)
         stats = floats(
             policy=policy,
             clip_fraction=clip_fraction,
             entropy=weighted_mean(new.entropy_T, credit.weight_T),
-            zero_groups=1 - batch.tree_L[credit.adv_L != 0].unique().numel() / max(batch.trees, 1),
+            zero_groups=zero_groups(batch, credit.adv_L),
         )
-        if self.needs_reference or batch.ref_logp_T is not None:
-            kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
-            if self.kl_unbiased:
-                kl_T = kl_T * bounded(delta_T).exp()
-            total = total + self.kl_coef * (credit.weight_T * kl_T).sum()
-            stats["kl"] = float(weighted_mean(kl_T.detach(), credit.weight_T))
-        return Loss(total, stats)
+        return Loss(total, stats | kl)
 
     def per_episode(self, batch: Batch, delta_T: Tensor) -> Tensor:
         """log of the episode's ratio: the sum over its tokens (the product of their ratios), or the mean (GSPO)."""
@@ -242,6 +225,5 @@ class GRPO(Algorithm[GroupCredit]):
         if self.gate == Gate.SOFT:
             loss = soft_surrogate(delta, credit.plus, credit.minus, self.tau_plus, self.tau_minus)
             return loss.sum(), torch.zeros(())
-        sides = (credit.plus, credit.minus, self.clip_low, self.clip_high, self.dual_clip)
-        shut = clipped(delta, *sides).double()
-        return surrogate(delta, *sides).sum(), weighted_mean(shut, credit.count.double())
+        loss, shut = self.surrogate(delta, credit.plus, credit.minus)
+        return loss, weighted_mean(shut, credit.count.double())

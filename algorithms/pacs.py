@@ -19,17 +19,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
-from torch.nn.functional import softplus
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
+from algorithms.base import Algorithm, Loss, Needs, Sampling, floats, reference_logp, require, without_gradient
 from algorithms.formulas.group_stats import group_mean, group_sum
 from algorithms.formulas.groups import lengths, spread
-from algorithms.formulas.maths import KL, SAME, kl_divergence, weighted_mean
+from algorithms.formulas.maths import SAME, weighted_mean
+from algorithms.formulas.policy_loss import KLPenalty
 from algorithms.formulas.ranges import require_usual
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class RewardMethod(StrEnum):
@@ -97,7 +100,7 @@ class LabelCredit:
 
 
 @dataclass(frozen=True)
-class PACS(Algorithm[LabelCredit]):
+class PACS(KLPenalty, Algorithm[LabelCredit]):
     """loss = cross-entropy between the verdicts and the policy's group-relative scores + kl_coef KL."""
 
     group: int = 8
@@ -114,10 +117,6 @@ class PACS(Algorithm[LabelCredit]):
     """What the estimator ``grpo`` divides by; the others do not look at it."""
     weight: Weighting = Weighting.QUESTION
     """What an episode weighs."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
-    kl: KL = KL.K3
-    """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
         require_usual(self)
@@ -128,15 +127,15 @@ class PACS(Algorithm[LabelCredit]):
         require(self.beta > 0, f"beta must be above 0, not {self.beta}")
 
     @property
-    def needs_reference(self) -> bool:
+    def needs(self) -> Needs:
         anchored = self.anchor == Anchor.REFERENCE and self.reward_method != RewardMethod.MEAN_LOGP
-        return self.kl_coef > 0 or anchored
+        return Needs(reference=self.kl_coef > 0 or anchored)
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(group=self.group)
 
-    @torch.no_grad()
+    @without_gradient
     def credit(self, batch: Batch, old: Forward) -> LabelCredit:
         length_L = lengths(batch)
         told_L = ~batch.fault_L & (length_L > 0)
@@ -154,8 +153,9 @@ class PACS(Algorithm[LabelCredit]):
     def loss(self, batch: Batch, new: Forward, credit: LabelCredit, /) -> Loss:
         score_L = self.score(batch, new.logp_T, credit)
         adv_L = self.logit(batch, score_L, credit)
-        total = policy = label_loss(adv_L, credit)
+        policy = label_loss(adv_L, credit)
         shown_T = batch.to_tokens(batch.sum_below(credit.count_L))
+        total, kl = self.penalised(policy, batch, new, shown_T, mean=True)
         right_L = ((adv_L > 0) == (credit.label_L > 0.5)).double()
         mean_G = group_mean(credit.label_L, credit.count_L, batch.tree_L, batch.trees)
         stats = floats(
@@ -167,11 +167,7 @@ class PACS(Algorithm[LabelCredit]):
             zero_groups=float(((mean_G == 0) | (mean_G == 1)).sum()) / max(batch.trees, 1),
             unlabelled=credit.unlabelled,
         )
-        if self.kl_coef > 0 or batch.ref_logp_T is not None:
-            kl = weighted_mean(kl_divergence(new.logp_T, reference_logp(batch), self.kl), shown_T)
-            total = total + self.kl_coef * kl
-            stats["kl"] = float(kl.detach())
-        return Loss(total, stats)
+        return Loss(total, stats | kl)
 
     def score(self, batch: Batch, logp_T: Tensor, credit: LabelCredit) -> Tensor:
         """score_L: what the policy thinks of each episode; with a gradient to every token it said in it."""
@@ -218,7 +214,9 @@ class PACS(Algorithm[LabelCredit]):
 
 def label_loss(adv_L: Tensor, credit: LabelCredit) -> Tensor:
     """mean over episodes of w [softplus(A) - y A], the binary cross-entropy with logit A; 0 without an episode."""
-    return weighted_mean(credit.weight_L * (softplus(adv_L) - credit.label_L * adv_L), credit.count_L)
+    return weighted_mean(
+        credit.weight_L * (torch.nn.functional.softplus(adv_L) - credit.label_L * adv_L), credit.count_L
+    )
 
 
 def label_weight(label_L: Tensor, count_L: Tensor, tree_L: Tensor, groups: int, how: Weighting) -> Tensor:

@@ -17,30 +17,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
-from algorithms.formulas.groups import Aggregation, token_weight
+from algorithms.base import Algorithm, Loss, Needs, Sampling, ValueMeaning, floats, require, without_gradient
 from algorithms.formulas.maths import (
-    KL,
     AdvantageScale,
     bounded,
-    clipped,
     explained_variance,
-    kl_divergence,
     mean_and_variance,
     require_floor,
     scale_advantage,
     squared_error,
-    surrogate,
     weighted_mean,
 )
+from algorithms.formulas.policy_loss import TokenLoss
 from algorithms.formulas.ranges import require_usual
 from algorithms.formulas.token_gae import TokenRows
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,9 @@ class TokenCredit:
 
 
 @dataclass(frozen=True)
-class PPO(Algorithm[TokenCredit]):
-    """loss = policy + value_coef critic + kl_coef KL. The critic shares no trained parameter with the policy."""
-
-    token_critic: ClassVar[bool] = True
+class PPO(TokenLoss, Algorithm[TokenCredit]):
+    """loss = policy + value_coef critic + kl_coef KL. The critic shares no trained parameter with the policy, and both
+    losses have one aggregation."""
 
     group: int = 1
     """Episodes per task. The critic is the baseline."""
@@ -81,24 +78,10 @@ class PPO(Algorithm[TokenCredit]):
     """Centre the batch's advantages and divide them by their standard deviation, over tokens."""
     std_floor: float | None = None
     """Smallest deviation that is divided by; 0.1 unless said otherwise."""
-    aggregation: Aggregation = Aggregation.TOKEN_MEAN
-    """How token losses become one number, for the policy and for the critic."""
-    length_norm: float = 512.0
-    """The constant length that seq-mean-token-sum-norm divides by, for instance the token limit of an episode."""
-    clip_low: float = 0.2
-    """A ratio below 1 - clip_low stops teaching against a bad token."""
-    clip_high: float = 0.2
-    """A ratio above 1 + clip_high stops teaching for a good token."""
-    dual_clip: float = 3.0
-    """Largest ratio that counts against a bad token; inf switches it off."""
     value_coef: float = 0.5
     """Weight of the critic's loss, which is half the mean squared error. Its step size is --value-lr."""
     value_clip: float = math.inf
     """How far a value may move from that before the update until its loss is clipped."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
-    kl: KL = KL.K3
-    """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
         require(self.value_coef > 0, f"value_coef must be above 0, not {self.value_coef}")
@@ -106,10 +89,18 @@ class PPO(Algorithm[TokenCredit]):
         require_floor(self.std_floor, self.normalize)
 
     @property
+    def needs(self) -> Needs:
+        return Needs(token_critic=True, replay=True, reference=self.kl_coef > 0)
+
+    @property
+    def values(self) -> ValueMeaning:
+        return ValueMeaning(self.discount)
+
+    @property
     def sampling(self) -> Sampling:
         return Sampling(group=self.group)
 
-    @torch.no_grad()
+    @without_gradient
     def credit(self, batch: Batch, old: Forward) -> TokenCredit:
         value_T, rows = _values(old), TokenRows.of(batch)
         count_L = batch.count_L * (~batch.fault_L & batch.return_L.isfinite() & (rows.length_L > 0))
@@ -118,13 +109,13 @@ class PPO(Algorithm[TokenCredit]):
         adv_P = rows.advantage(batch, value_P, end_L, self.discount, self.gae_lambda)
         count_P = count_L[rows.leaf_P]
         scaled_P = scale_advantage(adv_P, count_P, self.normalize, self.std_floor)
-        weight_L = count_L * token_weight(self.aggregation, rows.length_L, count_L, self.length_norm)
+        weight_L = self.weight(rows.length_L, count_L)
         weight_P = weight_L[rows.leaf_P]
         sides = (weight_P * scaled_P.clamp_min(0), weight_P * scaled_P.clamp_max(0), weight_P)
         sums = [rows.per_token(x_P, len(batch)) for x_P in sides]
         return TokenCredit(rows, count_P, adv_P, value_P, weight_P, *sums)
 
-    @torch.no_grad()
+    @without_gradient
     def action_advantage(self, batch: Batch, credit: TokenCredit) -> Tensor:
         """The mean over an action's tokens, in all episodes that share it."""
         sums = (credit.rows.per_token(x_P, len(batch)) for x_P in (credit.adv_P * credit.count_P, credit.count_P))
@@ -143,25 +134,19 @@ class PPO(Algorithm[TokenCredit]):
     def loss(self, batch: Batch, new: Forward, credit: TokenCredit, /) -> Loss:
         value_T, count_P = _values(new), credit.count_P.double()
         critic = self.critic_loss(batch, value_T, credit)
-        delta_T = bounded(new.logp_T - batch.old_logp_T)
-        sides = (credit.plus_T, credit.minus_T, self.clip_low, self.clip_high, self.dual_clip)
-        policy = surrogate(delta_T, *sides).sum()
-        total = policy + self.value_coef * critic
+        policy, shut_T = self.surrogate(bounded(new.logp_T - batch.old_logp_T), credit.plus_T, credit.minus_T)
+        total, kl = self.penalised(policy + self.value_coef * critic, batch, new, credit.weight_T)
         value_P = value_T.detach()[batch.parent_T[credit.rows.token_P]]
         stats = floats(
             policy=policy,
             critic=critic,
-            clip_fraction=weighted_mean(clipped(delta_T, *sides).double(), credit.weight_T),
+            clip_fraction=weighted_mean(shut_T, credit.weight_T),
             entropy=weighted_mean(new.entropy_T, credit.weight_T),
             value=weighted_mean(value_P, count_P),
             advantage_std=mean_and_variance(credit.adv_P, count_P)[1].sqrt(),
             explained_variance=explained_variance(value_P, credit.adv_P + credit.value_P, count_P),
         )
-        if self.needs_reference or batch.ref_logp_T is not None:
-            kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
-            total = total + self.kl_coef * (credit.weight_T * kl_T).sum()
-            stats["kl"] = float(weighted_mean(kl_T.detach(), credit.weight_T))
-        return Loss(total, stats)
+        return Loss(total, stats | kl)
 
 
 def _values(forward: Forward) -> Tensor:

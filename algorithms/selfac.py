@@ -12,27 +12,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp, require
+from algorithms.base import Algorithm, Loss, Needs, Sampling, ValueMeaning, floats, require, without_gradient
 from algorithms.formulas.maths import (
-    KL,
     AdvantageScale,
     explained_variance,
-    kl_divergence,
     mean_and_variance,
     require_floor,
     scale_advantage,
     squared_error,
     weighted_mean,
 )
+from algorithms.formulas.policy_loss import KLPenalty
 from algorithms.formulas.ranges import require_usual
 from algorithms.formulas.returns import Backup, scored, td_targets, turn_advantage, turns_in
-from algorithms.formulas.turn_ratio import TurnRatio, mean_turn_loss
+from algorithms.formulas.turn_ratio import TurnClip
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class TerminalTarget(StrEnum):
@@ -70,11 +71,8 @@ class TurnCredit:
 
 
 @dataclass(frozen=True)
-class SelfAC(Algorithm[TurnCredit]):
+class SelfAC(TurnClip, KLPenalty, Algorithm[TurnCredit]):
     """loss = alpha critic + (1 - alpha) policy + kl_coef KL, each a mean over turns (KL: over tokens)."""
-
-    critic: ClassVar[bool] = True
-    searches: ClassVar[bool] = True
 
     group: int = 1
     """Episodes per task. The critic is the baseline, so distinct tasks teach more than repeated ones."""
@@ -109,16 +107,6 @@ class SelfAC(Algorithm[TurnCredit]):
     """Keep the advantages of the first pass; otherwise they follow the current values."""
     value_clip: float = math.inf
     """How far a value may move from that of the first pass before its loss is clipped."""
-    ratio: TurnRatio = TurnRatio.TURN
-    """``turn`` is the slides'; for turns above 50 tokens, where it is clipped too often, take one of the others."""
-    clip: float = 0.2
-    """The ratio is clipped to 1 - clip .. 1 + clip. ``turn_mean`` moves far less: 3e-3 to 1e-2 suit it."""
-    dual_clip: float = 3.0
-    """Largest ratio that counts against a bad turn; inf switches it off."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
-    kl: KL = KL.K3
-    """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
         require_usual(self)
@@ -131,10 +119,18 @@ class SelfAC(Algorithm[TurnCredit]):
         require(self.td_max >= 1, f"td_max must be at least 1, not {self.td_max}")
 
     @property
+    def needs(self) -> Needs:
+        return Needs(critic=True, search=True, replay=True, reference=self.kl_coef > 0)
+
+    @property
+    def values(self) -> ValueMeaning:
+        return ValueMeaning(self.discount, verifies=self.terminal_target == TerminalTarget.OUTCOME)
+
+    @property
     def sampling(self) -> Sampling:
         return Sampling(group=self.group)
 
-    @torch.no_grad()
+    @without_gradient
     def credit(self, batch: Batch, old: Forward) -> TurnCredit:
         value_S, batch = _values(old).detach(), scored(batch)
         chosen = self.chosen_lambda(batch, value_S) if self.adaptive_lambda else None
@@ -147,9 +143,10 @@ class SelfAC(Algorithm[TurnCredit]):
         adv_A = current_A if credit.adv_A is None else credit.adv_A
         critic = self.critic_loss(batch, value_S, credit.value_S)
         scaled_A = scale_advantage(adv_A, batch.count_A, self.normalize, self.std_floor)
-        policy, clip_fraction = self.policy_loss(batch, new.logp_T, scaled_A)
-        total = self.alpha * critic + (1 - self.alpha) * policy
-        before_A, weight_T = value_S.detach()[batch.state_A], batch.to_tokens(batch.count_A).double()
+        policy, clip_fraction = self.mean_turn_loss(batch, new.logp_T, scaled_A, batch.count_A)
+        weight_T = batch.to_tokens(batch.count_A).double()
+        total, kl = self.penalised(self.alpha * critic + (1 - self.alpha) * policy, batch, new, weight_T, mean=True)
+        before_A = value_S.detach()[batch.state_A]
         stats = floats(
             policy=policy,
             critic=critic,
@@ -161,13 +158,9 @@ class SelfAC(Algorithm[TurnCredit]):
         )
         if credit.gae_lambda is not None:
             stats["gae_lambda"] = credit.gae_lambda
-        if self.needs_reference or batch.ref_logp_T is not None:
-            kl = weighted_mean(kl_divergence(new.logp_T, reference_logp(batch), self.kl), weight_T)
-            total = total + self.kl_coef * kl
-            stats["kl"] = float(kl.detach())
-        return Loss(total, stats)
+        return Loss(total, stats | kl)
 
-    @torch.no_grad()
+    @without_gradient
     def action_advantage(self, batch: Batch, credit: TurnCredit) -> Tensor:
         if credit.adv_A is not None:
             return credit.adv_A
@@ -224,10 +217,6 @@ class SelfAC(Algorithm[TurnCredit]):
         error_L = squared_error(value_S[leaf_L], outcome_L, old_value_S[leaf_L], self.value_clip)
         ended_L = batch.count_A[last_L] * (batch.terminated_S[leaf_L] | self.literal)
         return weighted_mean(torch.cat([error_S, error_L]), torch.cat([turns_S, ended_L.double()]))
-
-    def policy_loss(self, batch: Batch, logp_T: Tensor, adv_A: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean over turns of the clipped surrogate; and the share clipped."""
-        return mean_turn_loss(batch, logp_T, adv_A, batch.count_A, self.ratio, self.clip, self.dual_clip)
 
 
 def _values(forward: Forward) -> Tensor:

@@ -15,26 +15,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats, reference_logp
+from algorithms.base import Algorithm, Loss, Needs, Sampling, ValueMeaning, floats, without_gradient
 from algorithms.formulas.maths import (
-    KL,
     AdvantageScale,
     explained_variance,
-    kl_divergence,
     mean_and_variance,
     scale_advantage,
     squared_error,
     weighted_mean,
 )
+from algorithms.formulas.policy_loss import KLPenalty
 from algorithms.formulas.ranges import require_usual
 from algorithms.formulas.returns import Rows
-from algorithms.formulas.turn_ratio import TurnRatio, turn_policy_loss
+from algorithms.formulas.turn_ratio import TurnClip
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,8 @@ class RowCredit:
 
 
 @dataclass(frozen=True)
-class TurnPPO(Algorithm[RowCredit]):
+class TurnPPO(TurnClip, KLPenalty, Algorithm[RowCredit]):
     """loss = policy + value_coef critic + kl_coef KL, each a mean over turns (KL: over tokens)."""
-
-    critic: ClassVar[bool] = True
 
     group: int = 1
     """Episodes per task. The critic is the baseline."""
@@ -69,29 +68,27 @@ class TurnPPO(Algorithm[RowCredit]):
     """0 trusts the critic after one turn, 1 waits for the end of the episode."""
     normalize: AdvantageScale = AdvantageScale.WHITEN
     """Centre the batch's advantages and divide them by their standard deviation."""
-    ratio: TurnRatio = TurnRatio.TURN
-    """What is clipped. For long turns, where ``turn`` is clipped too often, take one of the others."""
-    clip: float = 0.2
-    """The ratio is clipped to 1 - clip .. 1 + clip. ``turn_mean`` moves far less: 3e-3 to 1e-2 suit it."""
-    dual_clip: float = 3.0
-    """Largest ratio that counts against a bad turn; inf switches it off."""
     value_coef: float = 0.5
     """Weight of the critic's loss, which is half the mean squared error."""
     value_clip: float = math.inf
     """How far a value may move from that before the update until its loss is clipped."""
-    kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
-    kl: KL = KL.K3
-    """How that divergence is estimated."""
 
     def __post_init__(self) -> None:
         require_usual(self)
 
     @property
+    def needs(self) -> Needs:
+        return Needs(critic=True, reference=self.kl_coef > 0)
+
+    @property
+    def values(self) -> ValueMeaning:
+        return ValueMeaning(self.discount)
+
+    @property
     def sampling(self) -> Sampling:
         return Sampling(group=self.group)
 
-    @torch.no_grad()
+    @without_gradient
     def credit(self, batch: Batch, old: Forward) -> RowCredit:
         value_S = _values(old).detach()
         rows = Rows.of(batch, batch.count_L * (~batch.fault_L & batch.return_L.isfinite()))
@@ -111,7 +108,7 @@ class TurnPPO(Algorithm[RowCredit]):
         delta_P = reward_A[rows.action_P] + self.discount * later_P - value_S[batch.state_A[rows.action_P]]
         return rows.rest(delta_P, self.discount * self.gae_lambda)
 
-    @torch.no_grad()
+    @without_gradient
     def action_advantage(self, batch: Batch, credit: RowCredit) -> Tensor:
         rows, actions = credit.rows, batch.state_A.numel()
         total_A = rows.per_action(credit.adv_P * rows.count_P, actions)
@@ -121,11 +118,9 @@ class TurnPPO(Algorithm[RowCredit]):
         rows, count_P, target_P = credit.rows, credit.rows.count_P.double(), credit.adv_P + credit.value_P
         value_P = _values(new)[batch.state_A[rows.action_P]]
         critic = weighted_mean(squared_error(value_P, target_P, credit.value_P, self.value_clip), count_P) / 2
-        policy, clip_fraction = turn_policy_loss(
-            batch, new.logp_T, credit.plus_A, credit.minus_A, credit.weight_A, self.ratio, self.clip, self.dual_clip
-        )
-        total = policy + self.value_coef * critic
+        policy, clip_fraction = self.turn_loss(batch, new.logp_T, credit.plus_A, credit.minus_A, credit.weight_A)
         weight_T = batch.to_tokens(credit.weight_A)
+        total, kl = self.penalised(policy + self.value_coef * critic, batch, new, weight_T, mean=True)
         stats = floats(
             policy=policy,
             critic=critic,
@@ -135,11 +130,7 @@ class TurnPPO(Algorithm[RowCredit]):
             advantage_std=mean_and_variance(credit.adv_P, count_P)[1].sqrt(),
             explained_variance=explained_variance(value_P.detach(), target_P, count_P),
         )
-        if self.needs_reference or batch.ref_logp_T is not None:
-            kl = weighted_mean(kl_divergence(new.logp_T, reference_logp(batch), self.kl), weight_T)
-            total = total + self.kl_coef * kl
-            stats["kl"] = float(kl.detach())
-        return Loss(total, stats)
+        return Loss(total, stats | kl)
 
 
 def _values(forward: Forward) -> Tensor:

@@ -31,8 +31,8 @@ from agents.rollout.play import rollout
 from agents.tree.episode import Job
 from benchmarks.baselines import UNCHANGED, baselines, blanked, success
 from runners.config import dump_json
-from runners.evaluate import Evaluate, policies_of
 from runners.evaluation.measure import Result, pick_tasks
+from runners.evaluation.policies import load_policies
 from runners.intervals import Interval
 from runners.runs import Run, read_run
 from runners.training.report import versions
@@ -80,15 +80,14 @@ def train(recipe: str, algo: str, seed: int, folder: Path) -> dict:
 
 def shown_nothing(run: Run, tasks: int, console: Console) -> Interval:
     """Success of a trained policy that sees nothing of its task."""
-    name, parts = run.train.env, dict(run.parts)
-    env = registry.make(name, parts[name])
-    policies = policies_of(Evaluate(env=name, model=str(run.folder)), env, parts, console)
+    env = registry.make(run.train.env, run.settings.env)
+    policies = load_policies(str(run.folder), run.settings.play(slots=128, exact=True), console)
     worker = policies.worker
     worker.engine.load(1, policies.adapters["trained"])
     worker.engine.sampling = run.train.sampling()
     jobs = [Job(task) for task in pick_tasks(env, "test", tasks)]
     blind = blanked(type(env))
-    played = rollout(lambda: blind(parts[name]), worker.engine, worker.chat, jobs, parts["react"])
+    played = rollout(lambda: blind(run.settings.env), worker.engine, worker.chat, jobs, run.settings.react)
     return Interval(**Result(tuple(played.outcomes), 1).success())
 
 
@@ -130,7 +129,7 @@ def main() -> None:
     folders = {(a, s): settings.runs / f"{settings.recipe}-{a}-{s}" for a in settings.algos for s in settings.seeds}
     runs = {(a, s): train(settings.recipe, a, s, folder) for (a, s), folder in folders.items()}
     first = read_run(next(iter(folders.values())))
-    env = registry.make(first.train.env, first.parts[first.train.env])
+    env = registry.make(first.train.env, first.settings.env)
     tasks = pick_tasks(env, "test", settings.tasks)
     others = {name: success(env, agent(), tasks) for name, agent in baselines(env).items()}
     others[BLANKED] = shown_nothing(first, settings.tasks, console)

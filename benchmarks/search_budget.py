@@ -37,13 +37,13 @@ from agents.rollout.search.settings import Strategy, ToTSettings
 from benchmarks import timing
 from benchmarks.cells import Cells
 from runners.config import UserError, plain, run_program
-from runners.evaluate import Evaluate, policies_of, scored_player
 from runners.evaluation import calibration
 from runners.evaluation.measure import has_oracle, pick_tasks
+from runners.evaluation.policies import load_policies
 from runners.inference import best_of_n, program, report
 from runners.inference.figures import Point, Row, rows_of
 from runners.inference.lines import Line, Weights
-from runners.inference.program import Asked, Found, Player
+from runners.inference.program import Asked, Found, Player, scored_player
 from runners.inference.settings import Agent, EarlyStop, Likelihood
 from runners.intervals import mean
 from runners.runs import Run, locate
@@ -207,16 +207,14 @@ def conditions(rows: Sequence[Row], stops: Sequence[Mapping[str, Any]]) -> Itera
 def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Asked, LocalWorkers, dict[str, Any]]:
     """Who plays, what it is asked, and what all figures depend on. Raises UserError."""
     run, chosen = locate(settings.run, console)
-    name, parts = run.train.env, dict(run.parts)
-    env = registry.make(name, parts[name])
-    parts["react"] = replace(parts["react"], oracle=has_oracle(env, "test"))
-    evaluate = Evaluate(env=name, model=str(chosen), slots=settings.slots, seed=settings.seed)
-    policies = policies_of(evaluate, env, parts, console)
+    env = registry.make(run.train.env, run.settings.env)
+    play = run.settings.play(slots=settings.slots, exact=True, oracle=has_oracle(env, "test"))
+    policies = load_policies(str(chosen), play, console)
     if policies.critic is None:
         raise UserError(f"{settings.run} has no critic: name a run of an algorithm with one")
     workers = LocalWorkers(lambda: policies.worker)
     console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
-    controller = Controller(workers, settings.slots, parts["faults"])
+    controller = Controller(workers, settings.slots, play.faults)
     controller.load(0, policies.adapters["trained"])
     player = scored_player(controller, policies, env, console)
     kinds = tuple(k for k in CHOOSERS if player.verifies or not k.startswith("end_value"))
@@ -228,7 +226,7 @@ def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Asked, 
 def identity(settings: SearchBudget, run: Run, chosen: Path) -> dict[str, Any]:
     told = {k: v for k, v in plain(settings).items() if k not in ("run", "name", "budgets", "max_loss", "cells", "out")}
     sums = json.loads((chosen / checkpoint.MANIFEST).read_text("utf-8"))
-    return {**told, "checkpoint": sums, "env": run.parts[run.train.env], "base": run.train.model}
+    return {**told, "checkpoint": sums, "env": run.settings.env, "base": run.train.model}
 
 
 def main() -> None:

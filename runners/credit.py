@@ -35,14 +35,14 @@ from agents.tree.merge import grow
 from algorithms import algorithm_class
 from algorithms.base import Algorithm
 from runners.config import UserError, dump_json, parse, run_program
-from runners.evaluate import Evaluate, policies_of
 from runners.evaluation.credit_quality import ABOUT, TITLES, by_turn, counts, quality, turns_of
 from runners.evaluation.measure import has_oracle, pick_tasks
+from runners.evaluation.policies import load_policies
 from runners.folder import write_whole
 from runners.models import load_base
 from runners.runs import Run, base_of, locate
 from runners.training.actors import actor_of
-from runners.training.judging import Judging, judge_settings, local_judge, remote_judge
+from runners.training.judging import Judging, judge_settings, judged, local_judge, remote_judge
 from runners.training.learner import Credited, Learner
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
@@ -101,16 +101,13 @@ def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: C
     found = []
     for path in credit.runs:
         other, newest = locate(path, console)
-        found.append(Scorer(other.folder.name, other.parts[other.train.algo], other, newest))
+        found.append(Scorer(other.folder.name, other.settings.algorithm, other, newest))
     for name in credit.algos or (() if credit.runs else (run.train.algo,)):
-        algorithm = run.parts[name] if name == run.train.algo else algorithms[name]
-        lacking = [
-            what
-            for what in ("critic", "token_critic", "judged")
-            if getattr(algorithm, what) and not getattr(run.parts[run.train.algo], what)
-        ]
-        if lacking:
-            what = "judge" if lacking == ["judged"] else "critic"
+        algorithm = run.settings.algorithm if name == run.train.algo else algorithms[name]
+        needs, there = algorithm.needs, run.settings.algorithm.needs
+        no_critic = (needs.critic and not there.critic) or (needs.token_critic and not there.token_critic)
+        if no_critic or (needs.judge and not there.judge):
+            what = "critic" if no_critic else "judge"
             raise UserError(f"{name} needs a {what}, and {credit.model} has none: name a run of {name} with --runs")
         found.append(Scorer(name, algorithm, run, chosen))
     names = [scorer.name for scorer in found]
@@ -126,16 +123,15 @@ def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: C
 
 def play(credit: Credit, run: Run, console: Console) -> dict[str, list[Episode]]:
     """The episodes of each policy, with what the oracle said of every state. Raises UserError."""
-    env = registry.make(run.train.env, run.parts[run.train.env])
+    env = registry.make(run.train.env, run.settings.env)
     tasks = pick_tasks(env, credit.split, credit.episodes // credit.group)
     if not has_oracle(env, credit.split):
         raise UserError(f"the environment {run.train.env} has no oracle: nobody knows which action made progress")
-    parts = {**run.parts, "react": replace(run.parts["react"], oracle=True)}
-    told = Evaluate(run.train.env, str(credit.model), slots=credit.slots, device=credit.device, dtype=run.train.dtype)
-    policies = policies_of(told, env, parts, console)
+    settings = run.settings.play(slots=credit.slots, exact=True, oracle=True)
+    policies = load_policies(str(credit.model), settings, console, device=credit.device, dtype=run.train.dtype)
     workers = LocalWorkers(lambda: policies.worker)
     workers.start()
-    controller = Controller(workers, credit.slots, parts["faults"])
+    controller = Controller(workers, credit.slots, settings.faults)
     jobs = [Job(task, sample, credit.seed) for task in tasks for sample in range(credit.group)]
     found = {}
     try:
@@ -151,18 +147,18 @@ def credited(
     scorer: Scorer, episodes: Mapping[str, Sequence[Episode]], device: str, console: Console
 ) -> dict[str, dict[EpisodeId, Credited]]:
     """What the scorer credits the episodes of each policy with: the untrained ones before it learned, then after."""
-    train, parts = scorer.run.train, scorer.run.parts
-    base = load_base(base_of(train, parts, console, device))
+    settings, train = scorer.run.settings, scorer.run.train
+    base = load_base(base_of(settings, console, device))
     scorer.run.check(base)
-    model, prompt = actor_of(base, train, parts)
-    if not scorer.algorithm.critic:
+    model, prompt = actor_of(base, settings)
+    if not scorer.algorithm.needs.critic:
         prompt = ()  # the run's critic is not this algorithm's
     learner = Learner(
         model, scorer.algorithm, prompt, replace(train, replay_steps=0, replay_body=False, replay_updates=4)
     )
-    told = judge_settings(train, scorer.algorithm, parts)
-    judge = told and (remote_judge(told) or local_judge(told, train, model, base.chat, lambda: 0, console))
-    judging = judge and Judging(judge, scorer.algorithm, scorer.run.folder)
+    asked = judge_settings(settings, scorer.algorithm)
+    judge = asked and (remote_judge(asked) or local_judge(asked, train, model, base.chat, lambda: 0, console))
+    judging = judge and Judging(judge, judged(scorer.algorithm), scorer.run.folder)
     found: dict[str, dict[EpisodeId, Credited]] = {}
     for when in WHEN:
         if when == "trained":
@@ -175,7 +171,7 @@ def credited(
         found[when] = {}
         for i in range(0, len(trees), at_once):
             found[when] |= learner.credit(trees[i : i + at_once])
-        if not (scorer.algorithm.critic or scorer.algorithm.token_critic):
+        if not (scorer.algorithm.needs.critic or scorer.algorithm.needs.token_critic):
             found[when] = {name: replace(one, values=None) for name, one in found[when].items()}
         for action in (action for episode in episodes[when] for action, _ in episode.turns):
             action.label = None  # the next scorer has its own judge

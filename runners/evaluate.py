@@ -33,33 +33,26 @@ from agent_envs import registry
 from agent_envs.core import Task, TextEnv
 from agent_envs.isolation.hosts import HostSettings
 from agents.engine import SamplingSettings
-from agents.model.actor_critic import ActorCritic
-from agents.model.adapter_io import HEAD_FILE
-from agents.model.separate_critic import FILE as CRITIC_FILE
-from agents.model.state_values import Critic
 from agents.rollout.play import FaultSettings
 from agents.rollout.react import ReActSettings
 from agents.rollout.search.scorers import ScorerKind
 from agents.text.chat import ChatSettings
-from algorithms.base import Algorithm
-from algorithms.selfac import TerminalTarget
+from runners.cloning.settings import TINY, PretrainSettings
 from runners.config import UserError, dump_json, parse, run_program
 from runners.evaluation import calibration_report, kinds
 from runners.evaluation import report as evaluation_report
 from runners.evaluation.calibration import calibration, states_of
 from runners.evaluation.measure import Result, evaluate_tasks, has_oracle, pick_tasks
+from runners.evaluation.policies import Policies, load_policies
 from runners.inference import report as inference_report
-from runners.inference.program import Asked, Player, check
+from runners.inference.program import Asked, check, scored_player
 from runners.inference.program import measure as measure_by_scores
 from runners.inference.settings import Agent, asks_oracle, check_scorers, scorers_of
 from runners.inference.settings import parts_of as inference_parts
-from runners.models import TINY, BaseSpec, device_of, load_base, source_of
-from runners.cloning.settings import PretrainSettings
-from runners.runs import Run, base_of, locate, read_run, run_folder
-from runners.training.actors import actor_of
+from runners.runs import Run, read_run, run_folder
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
-from runners.workers.worker import PlaySettings, Worker
+from runners.workers.play_settings import PlaySettings
 
 
 @dataclass(frozen=True)
@@ -118,7 +111,7 @@ def parts_of(evaluate: Evaluate) -> dict[str, Any]:
     if run is None:
         parts["chat"] = ChatSettings
     elif run.train.env == env:
-        parts |= {env: run.parts[env], "react": replace(run.parts["react"], oracle=False)}
+        parts |= {env: run.settings.env, "react": replace(run.settings.react, oracle=False)}
     if evaluate.model == TINY:
         parts["pretrain"] = PretrainSettings
     return parts | inference_parts(evaluate.agent, evaluate.scorer)
@@ -140,43 +133,6 @@ def sampling_of(evaluate: Evaluate, run: Run | None) -> SamplingSettings:
     if evaluate.temperature is not None:
         return SamplingSettings(evaluate.temperature)
     return run.train.sampling() if run else SamplingSettings()
-
-
-@dataclass(frozen=True)
-class Policies:
-    """What is measured: who plays, and the adapters to load by name (None is the base model)."""
-
-    worker: Worker
-    adapters: Mapping[str, Mapping[str, torch.Tensor] | None]
-    critic: Critic | None = None
-    """That of the trained policy."""
-    algorithm: Algorithm[Any] | None = None
-    """What it was trained with."""
-
-
-def policies_of(evaluate: Evaluate, env: TextEnv, parts: Mapping[str, Any], console: Console) -> Policies:
-    """Loads what ``--model`` names. Raises UserError."""
-    device_of(evaluate.device)  # before the tiny model is made
-    play = PlaySettings(
-        evaluate.env, parts[evaluate.env], parts["react"], parts["envs"], parts["faults"], evaluate.slots, exact=True
-    )
-    if run_folder(Path(evaluate.model)) is None:
-        source = source_of(evaluate.model, env, parts, console)
-        base = load_base(BaseSpec(source, evaluate.device, evaluate.dtype, parts["chat"]))
-        return Policies(Worker(base.model, base.chat, play), {"model": None})
-    run, chosen = locate(Path(evaluate.model), console)
-    base = load_base(base_of(run.train, run.parts, console, evaluate.device, evaluate.dtype))
-    run.check(base)
-    algorithm: Algorithm[Any] = run.parts[run.train.algo]
-    critic = None
-    if any((chosen / name).exists() for name in (HEAD_FILE, CRITIC_FILE)):
-        actor, prompt = actor_of(base, run.train, run.parts)
-        critic = Critic(actor, prompt)
-    else:  # who plays needs none
-        actor = ActorCritic(base.model, run.parts["lora"], critic=None)
-    actor.load(chosen)
-    worker = Worker(actor.model, base.chat, play, critic)
-    return Policies(worker, {"base": None, "trained": actor.policy_state()}, critic, algorithm)
 
 
 def measure(
@@ -205,13 +161,6 @@ def looked_into(found: Mapping[str, Mapping[str, Result]], policies: Policies, e
     if (kind := env.turn_kind()) is not None:
         told["kinds"] = kinds.by_kind(episodes, values, kind)
     return told
-
-
-def scored_player(controller: Controller, policies: Policies, env: TextEnv, console: Console) -> Player:
-    """Who plays what is scored, with what the algorithm's values mean."""
-    discount = float(getattr(policies.algorithm, "discount", 1.0))
-    verifies = getattr(policies.algorithm, "terminal_target", None) == TerminalTarget.OUTCOME
-    return Player(controller, env, console, policies.critic, discount, verifies)
 
 
 def by_scores(
@@ -264,7 +213,13 @@ def main() -> None:
         raise UserError(f"--react.oracle needs an oracle, and the environment {evaluate.env} has none")
     oracle = parts["react"].oracle or asks_oracle(evaluate.agent, evaluate.scorer)
     parts["react"] = replace(parts["react"], oracle=oracle)
-    policies = policies_of(evaluate, env, parts, console)
+    play = PlaySettings(
+        evaluate.env, parts[evaluate.env], parts["react"], parts["envs"], parts["faults"], evaluate.slots, exact=True
+    )
+    policies = load_policies(
+        evaluate.model, play, console, device=evaluate.device, dtype=evaluate.dtype, chat=parts.get("chat"),
+        pretrain=parts.get("pretrain"),
+    )  # fmt: skip
     workers = LocalWorkers(lambda: policies.worker)
     console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
     console.print(f"temperature of the sampled episodes: {sampling.temperature:g}", highlight=False)

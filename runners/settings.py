@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,11 +18,12 @@ from agents.rollout.play import FaultSettings
 from agents.rollout.react import ReActSettings
 from agents.rollout.search.settings import ToTSettings
 from agents.text.chat import ChatSettings
-from algorithms import ALGORITHMS, Algorithm, algorithm_class
+from algorithms import REGISTRY, Algorithm, algorithm_class
 from algorithms.formulas.mismatch import Correction
 from runners import attribution_block
 from runners.cloning.settings import TINY, PretrainSettings
 from runners.config import dump, parse
+from runners.workers.play_settings import PlaySettings
 
 OLD_PRETRAIN = {"foretell": "predict"}
 """Names of settings of the tiny model in run folders of version 0.1."""
@@ -169,7 +170,7 @@ class Train:
     @staticmethod
     def choices() -> dict[str, Sequence[str]]:
         """The names that a flag can take, for ``--help``."""
-        return {"env": registry.names(), "algo": sorted(ALGORITHMS)}
+        return {"env": registry.names(), "algo": REGISTRY.names()}
 
     @staticmethod
     def adopted(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,6 +206,13 @@ class RunSettings:
     def by_prefix(self) -> dict[str, Any]:
         """The settings of every part that acts, under the prefix of its flags."""
         return {prefix_of(self.train, part): getattr(self, part) for part in classes_of(self.train)}
+
+    def play(self, *, slots: int | None = None, exact: bool | None = None, oracle: bool | None = None) -> PlaySettings:
+        """How episodes of this run are played; arguments that are given replace the run's own."""
+        react = self.react if oracle is None else replace(self.react, oracle=oracle)
+        slots = self.train.slots if slots is None else slots
+        exact = self.train.exact if exact is None else exact
+        return PlaySettings(self.train.env, self.env, react, self.hosts, self.faults, slots, exact)
 
     def written(self) -> str:
         """YAML that ``--config`` reads back."""
@@ -244,6 +252,7 @@ def prefix_of(train: Train, part: str) -> str:
 def classes_of(train: Train) -> dict[str, type]:
     """Settings classes that act in a run with these choices, by their field of `RunSettings`."""
     algorithm = algorithm_class(train.algo)
+    needs = algorithm().needs
     own: dict[str, type] = {
         "lora": LoraSettings,
         "react": ReActSettings,
@@ -252,11 +261,11 @@ def classes_of(train: Train) -> dict[str, type]:
     }
     if train.agent == Agent.TOT:
         own["tot"] = ToTSettings
-    if algorithm.critic:
+    if needs.critic:
         own["critic"] = CriticSettings
-    if algorithm.token_critic:
+    if needs.token_critic:
         own["critic"] = SeparateCriticSettings
-    if algorithm.judged:
+    if needs.judge:
         own["judge"] = JudgeSettings
     if train.init_from is None:
         own["chat"] = ChatSettings

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import algorithms
+from agent_envs import plugins
 from algorithms import ALGORITHMS, algorithm_class
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,7 +72,7 @@ def test_without_the_package_its_name_is_unknown(tmp_path: Path) -> None:
 BROKEN = {
     "import": ("import turnwise_no_such_module", "cannot be imported (ModuleNotFoundError: No module named"),
     "syntax": ("def (:", "cannot be imported (SyntaxError"),
-    "raises": ("raise SystemError('a\\nb')", "cannot be imported (SystemError: a b): mend or uninstall it"),
+    "raises": ("raise SystemError('a\\nb')", "cannot be imported (SystemError: a b): fix or uninstall it"),
     "missing": ("", "cannot be imported (AttributeError"),
     "function": ("def Mine(): pass", "is not a subclass of algorithms.Algorithm"),
     "stranger": ("class Mine: pass", "is not a subclass of algorithms.Algorithm"),
@@ -96,7 +97,7 @@ def test_a_broken_package_is_one_line(case: str, tmp_path: Path, monkeypatch: py
     (tmp_path / f"broken_{case}.py").write_text(f"{header}\n{code}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     point = EntryPoint("mine", f"broken_{case}:Mine", algorithms.ENTRY_POINTS)
-    monkeypatch.setattr(algorithms, "entry_points", lambda group: [point])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
     with pytest.raises(ValueError, match=re.escape(says)) as raised:
         algorithm_class("mine")
     assert str(raised.value).startswith(f"algorithm 'mine' (broken_{case}:Mine)") and "\n" not in str(raised.value)

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Kind(StrEnum):
@@ -176,7 +178,7 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         """The same batch with every tensor on ``device``."""
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        moved: dict[str, Any] = {name: x.to(device) for name, x in columns.items() if isinstance(x, Tensor)}
+        moved: dict[str, Any] = {name: x.to(device) for name, x in columns.items() if isinstance(x, torch.Tensor)}
         return replace(self, **moved)
 
     @property

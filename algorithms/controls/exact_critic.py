@@ -11,16 +11,19 @@ Legend of the shape suffixes: T tokens, A actions = turns, S states.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling, floats
+from algorithms.base import Algorithm, Loss, Needs, Sampling, floats, without_gradient
 from algorithms.formulas.maths import AdvantageScale, mean_and_variance, require_floor, scale_advantage, weighted_mean
 from algorithms.formulas.ranges import require_usual
 from algorithms.formulas.returns import scored, turn_advantage
-from algorithms.formulas.turn_ratio import TurnRatio, mean_turn_loss
+from algorithms.formulas.turn_ratio import TurnClip
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class ExactCredit:
 
 
 @dataclass(frozen=True)
-class ExactCritic(Algorithm[ExactCredit]):
+class ExactCritic(TurnClip, Algorithm[ExactCredit]):
     """The clipped loss over turns, its advantages from the oracle. It learns success; rewards have no part in it."""
 
     group: int = 1
@@ -44,26 +47,20 @@ class ExactCritic(Algorithm[ExactCredit]):
     """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
     std_floor: float | None = None
     """Smallest deviation that is divided by; 0.1 unless said otherwise."""
-    ratio: TurnRatio = TurnRatio.TURN
-    """What is clipped."""
-    clip: float = 0.2
-    """The ratio is clipped to 1 - clip .. 1 + clip."""
-    dual_clip: float = 3.0
-    """Largest ratio that counts against a bad turn; inf switches it off."""
 
     def __post_init__(self) -> None:
         require_usual(self)
         require_floor(self.std_floor, self.normalize)
 
     @property
-    def needs_oracle(self) -> bool:
-        return True
+    def needs(self) -> Needs:
+        return Needs(oracle=True)
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(group=self.group)
 
-    @torch.no_grad()
+    @without_gradient
     def credit(self, batch: Batch, old: Forward) -> ExactCredit:
         batch, value_S = scored(batch), batch.oracle_S.double()
         if value_S.isnan().any():
@@ -73,9 +70,7 @@ class ExactCritic(Algorithm[ExactCredit]):
 
     def loss(self, batch: Batch, new: Forward, credit: ExactCredit, /) -> Loss:
         scaled_A = scale_advantage(credit.adv_A, credit.count_A, self.normalize, self.std_floor)
-        policy, clip_fraction = mean_turn_loss(
-            batch, new.logp_T, scaled_A, credit.count_A, self.ratio, self.clip, self.dual_clip
-        )
+        policy, clip_fraction = self.mean_turn_loss(batch, new.logp_T, scaled_A, credit.count_A)
         stats = floats(
             policy=policy,
             clip_fraction=clip_fraction,

@@ -6,29 +6,27 @@ Self-AC needs one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import Tensor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Sampling
+from algorithms.base import Algorithm, Loss, Needs, Sampling
 from algorithms.selfac import SelfAC, TurnCredit
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
 class NaiveAC(Algorithm[TurnCredit]):
     """Self-AC without the shared pass."""
 
-    critic: ClassVar[bool] = True
-    per_turn: ClassVar[bool] = True
-
     formula: SelfAC = SelfAC()  # noqa: RUF009 (it is frozen)
     """The loss."""
 
     @property
-    def needs_reference(self) -> bool:
-        return self.formula.needs_reference
+    def needs(self) -> Needs:
+        return replace(self.formula.needs, search=False, separate_passes=True)
 
     @property
     def sampling(self) -> Sampling:

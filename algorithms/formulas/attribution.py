@@ -17,14 +17,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch
 from algorithms.formulas.group_stats import group_mean
 from algorithms.formulas.groups import spread
 from algorithms.formulas.maths import SAME
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Scheme(StrEnum):

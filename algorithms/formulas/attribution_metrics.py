@@ -9,12 +9,15 @@ Legend of the shape suffixes: L leaves = episodes, K steps of the longest episod
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from algorithms.formulas.attribution import OrmDistribution, Steps, step_weights
 from algorithms.formulas.maths import SAME
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RATIO_MAX = 100.0
 """Largest ratio of an episode's labels to its outcome that enters ``alpha_effective``."""

@@ -7,8 +7,12 @@ Legend of the shape suffixes: G groups.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def group_sum(x: Tensor, group: Tensor, groups: int) -> Tensor:

@@ -9,12 +9,15 @@ Legend of the shape suffixes: G groups = trees, T tokens, A actions, L leaves = 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch
 from algorithms.formulas.maths import SAME, AdvantageScale, mean_and_variance, scale_advantage
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Baseline(StrEnum):
@@ -167,3 +170,8 @@ def token_weight(mode: Aggregation, length_L: Tensor, count_L: Tensor, length_no
 def lengths(batch: Batch) -> Tensor:
     """length_L: the sampled tokens of each episode."""
     return batch.per_episode(batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64)))
+
+
+def zero_groups(batch: Batch, adv_L: Tensor) -> float:
+    """The share of groups without any advantage: they teach nothing."""
+    return 1 - batch.tree_L[adv_L != 0].unique().numel() / max(batch.trees, 1)

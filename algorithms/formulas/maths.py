@@ -6,11 +6,14 @@ Invariant: pure functions of tensors, elementwise unless the docstring says othe
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from algorithms.base import require
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LOG_RATIO_MAX = 20.0
 """Log-ratios are clamped to this, in nats; beyond it the gradient is zero."""

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch, Forward
 from algorithms.formulas.maths import bounded, weighted_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Correction(StrEnum):

@@ -10,11 +10,14 @@ order, P rows = sampled tokens of single episodes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from agents.tree import Batch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def token_gae(

@@ -10,6 +10,7 @@ from agents.tiny.settings import TinySettings
 TINY = "tiny"
 """What ``--model`` calls it."""
 
+
 @dataclass(frozen=True)
 class PretrainSettings:
     """The tiny model: a behaviour-cloned transformer made on the spot."""

@@ -120,15 +120,15 @@ class Plan:
         """Raises UserError for what would go wrong later."""
         self.tried(console)
         entrants, compare = list(self.entrants(console).values()), self.compare
-        first = entrants[0].parts[compare.env]
+        first = entrants[0].settings.env
         for entrant in entrants:
-            if entrant.parts[compare.env] != first:
+            if entrant.settings.env != first:
                 raise UserError(
                     f"entrant {entrant.name} has other settings of {compare.env}: all must play the same tasks"
                 )
         env = registry.make(compare.env, first)
         pick_tasks(env, "test", max(compare.test_tasks, compare.pass_tasks if compare.pass_samples else 1))
-        needs = [entrant.name for entrant in entrants if entrant.parts[entrant.train.algo].needs_oracle]
+        needs = [entrant.name for entrant in entrants if entrant.settings.algorithm.needs.oracle]
         if (compare.credit_episodes or needs) and not has_oracle(env, "test"):
             who = f"entrant {needs[0]}" if needs else "--credit-episodes"
             raise UserError(f"{who} needs an environment with an oracle, and {compare.env} has none")
@@ -145,7 +145,7 @@ class Plan:
                 if not entrant.train.eval_every:
                     raise UserError(f"entrant {name}: tuning needs evaluations on validation tasks: set eval_every")
                 run = replace(entrant, name=f"{name}-{i + 1}").run(parent, self.compare.seeds)
-                if any((run.train.lr, run.parts) == (r.train.lr, r.parts) and _same(run, r) for r in found[name]):
+                if any(_same(run, other) for other in found[name]):
                     raise UserError(f"tune: setting {i + 1} of {name} is one that was tried before")
                 found[name].append(run)
         return found
@@ -156,7 +156,8 @@ class Plan:
 
 
 def _same(one: PlannedRun, other: PlannedRun) -> bool:
-    return replace(one.train, out=None) == replace(other.train, out=None) and one.parts == other.parts
+    a, b = (replace(run.settings, train=replace(run.train, out=None)) for run in (one, other))
+    return a == b
 
 
 def read_plan(argv: Sequence[str]) -> Plan:

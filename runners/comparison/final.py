@@ -23,8 +23,8 @@ from rich.console import Console
 from agent_envs import registry
 from runners.comparison.runs import Measured
 from runners.config import dump_json, parse, run_program
-from runners.evaluate import Evaluate, policies_of
 from runners.evaluation.measure import Result, evaluate_tasks, pick_tasks
+from runners.evaluation.policies import load_policies
 from runners.folder import write_whole
 from runners.runs import read_run
 from runners.workers.controller import Controller
@@ -53,12 +53,12 @@ def measure(final: Final, console: Console) -> dict[str, Any]:
     """What the policy did: success of every task sampled and greedily, and how many samples of a task were right."""
     run = read_run(final.run)
     torch.set_num_threads(run.train.threads)
-    told = Evaluate(run.train.env, str(final.run), device=run.train.device, dtype=run.train.dtype)
-    env = registry.make(run.train.env, run.parts[run.train.env])
-    policies = policies_of(told, env, run.parts, console)
+    env = registry.make(run.train.env, run.settings.env)
+    play_settings = run.settings.play(exact=True)
+    policies = load_policies(str(final.run), play_settings, console, device=run.train.device, dtype=run.train.dtype)
     workers = LocalWorkers(lambda: policies.worker)
     workers.start()
-    controller = Controller(workers, run.train.slots, run.parts["faults"])
+    controller = Controller(workers, run.train.slots, run.settings.faults)
     controller.load(0, policies.adapters[final.policy])
 
     def play(tasks: int, samples: int, greedy: bool) -> Result:

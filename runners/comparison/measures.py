@@ -128,7 +128,7 @@ def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[
     success, steps = history.column("success"), history.column("env_steps")
     valid = [entry for entry in history.valid if "sampled" in entry]
     over_valid = area_between([e["env_steps"] for e in valid], [e["sampled"] for e in valid], frame.env_steps)
-    group, updates = run.parts[run.train.algo].sampling.group, len(history.rows)
+    group, updates = run.settings.algorithm.sampling.group, len(history.rows)
     groups = updates * run.train.episodes / group
     at = reached(steps, success, frame.plateau), reached(history.column("update"), success, frame.plateau)
     learning = [sum(row.get(part, 0.0) for part in LEARNING) for row in history.rows]

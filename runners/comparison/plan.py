@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from runners.config import UserError, parse
+from runners.config import UserError
 from runners.runs import locate
-from runners.settings import Train, parts_of
+from runners.settings import RunSettings, Train, parts_of, read_settings
 from runners.training.judging import judge_settings
 
 Values = Mapping[str, Any]
@@ -32,12 +32,16 @@ class Entrant:
     """A name, an algorithm and its settings, resolved."""
 
     name: str
-    train: Train
-    parts: Mapping[str, Any]
+    settings: RunSettings
+
+    @property
+    def train(self) -> Train:
+        return self.settings.train
 
     def run(self, parent: Path, seed: int) -> PlannedRun:
         folder = parent / f"{self.name}-{seed}"
-        return PlannedRun(self.name, seed, folder, replace(self.train, seed=seed, out=folder), self.parts)
+        train = replace(self.train, seed=seed, out=folder)
+        return PlannedRun(self.name, seed, folder, replace(self.settings, train=train))
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,11 @@ class PlannedRun:
     entrant: str
     seed: int
     folder: Path
-    train: Train
-    parts: Mapping[str, Any]
+    settings: RunSettings
+
+    @property
+    def train(self) -> Train:
+        return self.settings.train
 
     @property
     def name(self) -> str:
@@ -153,19 +160,21 @@ def _entrant(name: str, values: Values, flags: Sequence[tuple[str, ...]], consol
         file.write_text(yaml.safe_dump(dict(values), allow_unicode=True), "utf-8")
         argv = ["--config", str(file), *(word for flag in flags for word in flag)]
         try:
-            train, parts = parse(Train, parts_of, argv, about="")
+            settings = read_settings(argv)
         except UserError as error:
             raise UserError(f"entrant {name}: {str(error).replace(f'{file}: ', '')}") from None
+    train = settings.train
     if train.init_from is not None:
         train = replace(train, init_from=locate(train.init_from, console)[1])
+    settings = replace(settings, train=train)
     try:
-        judge_settings(train, parts[train.algo], parts)
+        judge_settings(settings)
     except UserError as error:
         raise UserError(f"entrant {name}: {error}") from None
-    group = parts[train.algo].sampling.group
+    group = settings.algorithm.sampling.group
     if not train.divides_into(group):
         raise UserError(
             f"entrant {name}: episodes ({train.episodes}) must be a multiple of its group of {group}, with at least "
             f"one task for each of the {train.minibatches} minibatches"
         )
-    return Entrant(name, train, parts)
+    return Entrant(name, settings)

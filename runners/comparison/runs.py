@@ -15,7 +15,7 @@ from pathlib import Path
 
 from runners.comparison.plan import PlannedRun
 from runners.comparison.processes import Job
-from runners.config import UserError, dump, plain
+from runners.config import UserError, plain
 from runners.runs import is_run, read_run
 from runners.training import checkpoint
 
@@ -45,9 +45,10 @@ def check(run: PlannedRun) -> None:
     if not is_run(run.folder):
         return
     there = read_run(run.folder)
+    known = there.settings.by_prefix()
     for old, new, prefix in (
         (there.train, replace(run.train, out=there.train.out), ""),
-        *((there.parts.get(name), part, f"{name}.") for name, part in run.parts.items()),
+        *((known.get(name), part, f"{name}.") for name, part in run.settings.by_prefix().items()),
     ):
         if old != new:
             was, now = plain(old) or {}, plain(new)
@@ -69,7 +70,7 @@ def train_command(run: PlannedRun) -> list[str] | None:
     shutil.rmtree(run.folder, ignore_errors=True)  # nothing was learned in it yet
     run.folder.mkdir(parents=True)
     settings = run.folder.with_name(f"{run.name}.yaml")
-    settings.write_text(dump(run.train, run.parts), "utf-8")
+    settings.write_text(run.settings.written(), "utf-8")
     return [*program, "--config", str(settings)]
 
 

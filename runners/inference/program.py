@@ -16,8 +16,10 @@ from agents.rollout.play import SearchPlan
 from agents.rollout.search.scorers import ScorerKind, Scoring
 from agents.rollout.search.settings import ToTSettings
 from agents.tree.episode import Searched
+from algorithms.base import ValueMeaning
 from runners.config import UserError
 from runners.evaluation.measure import Result, evaluate_tasks, has_oracle, pick_tasks
+from runners.evaluation.policies import Policies
 from runners.inference import best_of_n, early_stop
 from runners.inference.figures import Point
 from runners.inference.lines import Line, Weights, lines_of
@@ -220,3 +222,9 @@ def stopped(tasks: Sequence[Sequence[Line]], stop: early_stop.Stop) -> dict[str,
         "success": mean([line.success * (end == len(line.tokens)) for line, end in zip(lines, ends, strict=True)]),
         "tokens": mean([float(sum(line.tokens[:end])) for line, end in zip(lines, ends, strict=True)]),
     }
+
+
+def scored_player(controller: Controller, policies: Policies, env: TextEnv, console: Console) -> Player:
+    """The player of the trained policy, with the discount and the meaning of its critic's values."""
+    values = policies.algorithm.values if policies.algorithm else ValueMeaning()
+    return Player(controller, env, console, policies.critic, values.discount, values.verifies)

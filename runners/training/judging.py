@@ -23,7 +23,7 @@ from agents.judge.policy import PolicyJudge
 from agents.model.actor_critic import ActorCritic, CriticSettings
 from agents.text.chat import Chat
 from agents.tree.episode import Episode
-from algorithms.base import Algorithm
+from algorithms.base import Algorithm, JudgedAlgorithm
 from runners.config import UserError
 from runners.intervals import mean
 from runners.models import load_base
@@ -34,7 +34,7 @@ from runners.settings import RunSettings, Train
 class Judging:
     """Labels episodes between playing and learning."""
 
-    def __init__(self, judge: Judge, algorithm: Algorithm[Any], folder: Path) -> None:
+    def __init__(self, judge: Judge, algorithm: JudgedAlgorithm[Any], folder: Path) -> None:
         self.judge, self.algorithm, self.folder = judge, algorithm, folder
 
     def label(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -93,13 +93,23 @@ def judge_settings(settings: RunSettings, algorithm: Algorithm[Any] | None = Non
     Raises UserError where no judge is named and one is needed.
     """
     algorithm = algorithm or settings.algorithm
-    if not algorithm.needs_judge:
+    if not algorithm.needs.judge:
         return None
     train, judge = settings.train, settings.judge
     if judge is None or judge.kind is None:
-        off = f", or learn from outcomes alone with --{train.algo}.no-enable" if hasattr(algorithm, "enable") else ""
+        flag = algorithm.without_judge if isinstance(algorithm, JudgedAlgorithm) else ""
+        off = f", or learn from outcomes alone with --{train.algo}.{flag}" if flag else ""
         raise UserError(f"--algo {train.algo} needs a judge: --judge.kind endpoint, policy, critic or oracle{off}")
     return judge
+
+
+def judged(algorithm: Algorithm[Any]) -> JudgedAlgorithm[Any]:
+    """The algorithm as one whose actions are judged. Raises UserError for one that needs a judge and is none."""
+    if not isinstance(algorithm, JudgedAlgorithm):
+        raise UserError(
+            f"{type(algorithm).__name__} needs a judge: it must derive from algorithms.base.JudgedAlgorithm"
+        )
+    return algorithm
 
 
 def remote_judge(settings: JudgeSettings | None) -> Judge | None:
@@ -149,5 +159,5 @@ def _critic(settings: JudgeSettings, train: Train, chat: Chat, console: Console)
         raise UserError(f"--judge.run {run.folder} has another tokenizer or chat template than this run")
     model = ActorCritic(base.model, run.settings.lora, critic, temperature=run.train.temperature, seed=0)
     model.load(chosen)
-    discount = getattr(run.settings.algorithm, "discount", 1.0)
+    discount = run.settings.algorithm.values.discount
     return CriticJudge(model, base.chat.critic_prompt(critic.prompt), discount, train.token_budget)

@@ -74,10 +74,10 @@ class _Piece:
 
 def check_critic_steps(train: Train, algorithm: Algorithm[Any]) -> None:
     """Raises UserError for steps of the critic alone that the algorithm's critic cannot take."""
-    learns_alone = type(algorithm).critic_only is not Algorithm.critic_only
+    learns_alone = algorithm.needs.replay
     if train.replay_steps and not learns_alone:
         raise UserError(f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none")
-    if train.replay_body and algorithm.token_critic:
+    if train.replay_body and algorithm.needs.token_critic:
         raise UserError(f"--replay-body needs a critic that shares its body with the policy; {train.algo} has none")
     if train.value_updates and not learns_alone:
         raise UserError(f"--value-updates needs a critic that can learn alone; {train.algo} has none")
@@ -99,9 +99,9 @@ class Learner:
         )
         parameters = [group["params"] for group in self.optimizer.param_groups]
         # A critic that shares nothing with the policy must not decide how long the policy's step is either.
-        self.clipped = parameters if algorithm.token_critic else [[p for group in parameters for p in group]]
-        self.forward = forward_apart if algorithm.per_turn else forward_parts
-        self.backward: Callable[..., Loss] = backward_apart if algorithm.per_turn else backward
+        self.clipped = parameters if algorithm.needs.token_critic else [[p for group in parameters for p in group]]
+        self.forward = forward_apart if algorithm.needs.separate_passes else forward_parts
+        self.backward: Callable[..., Loss] = backward_apart if algorithm.needs.separate_passes else backward
         self.replay = Replay(train.replay_updates, train.replay_steps, train.seed) if train.replay_steps else None
         self.skipped, self.skipped_in_a_row = 0, 0
 
@@ -117,7 +117,7 @@ class Learner:
             self.calibrate([piece.batch for piece in pieces])
         for i, piece in enumerate(pieces):
             # The divergence from the start is shown in any case; now and then, on one minibatch, is enough for that.
-            if self.algorithm.needs_reference or (i == 0 and update % KL_EVERY == 1):
+            if self.algorithm.needs.reference or (i == 0 and update % KL_EVERY == 1):
                 piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
             if i > 0:  # for the first one, the forward of its own step comes before any change
                 self.prepare(piece, self.forward(self.model, piece.batch, train.token_budget))
@@ -160,7 +160,7 @@ class Learner:
     def credit(self, trees: Sequence[Tree]) -> dict[EpisodeId, Credited]:
         """What the episodes of one minibatch would be credited with now; nothing is changed."""
         piece = self.packed(trees)
-        if self.algorithm.needs_reference:
+        if self.algorithm.needs.reference:
             piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
         self.prepare(piece, self.forward(self.model, piece.batch, self.train.token_budget))
         return self.credited(piece)

@@ -40,7 +40,7 @@ from runners.training.budget import Budget
 from runners.training.curve import draw_curve
 from runners.training.group_costs import group_costs
 from runners.training.interrupts import Interrupts, Stopped
-from runners.training.judging import Judging, judge_settings, local_judge, remote_judge
+from runners.training.judging import Judging, judge_settings, judged, local_judge, remote_judge
 from runners.training.learner import Learned, Learner, check_critic_steps
 from runners.training.ledger import Ledger
 from runners.training.records import episode_stats
@@ -51,7 +51,7 @@ from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 from runners.workers.process import ProcessWorkers
 from runners.workers.serve import Setup
-from runners.workers.worker import PlaySettings, Worker
+from runners.workers.worker import Worker
 
 STATE, OPTIMIZER, RNG = "state.json", "optimizer.safetensors", "rng.safetensors"
 
@@ -81,7 +81,7 @@ class Training:
         self.algorithm = settings.algorithm
         judge_of = judge_settings(settings)
         asks_oracle = {
-            f"--algo {train.algo}": self.algorithm.needs_oracle,
+            f"--algo {train.algo}": self.algorithm.needs.oracle,
             "--judge.kind oracle": judge_of is not None and judge_of.kind == JudgeKind.ORACLE,
             "--react.oracle": settings.react.oracle,
         }
@@ -117,7 +117,7 @@ class Training:
         self.model, prompt = actor_of(base, settings)
         self.learner = Learner(self.model, self.algorithm, prompt, train)
         self.stream = TaskStream(env.tasks("train"), train.seed)
-        play = PlaySettings(train.env, settings.env, react, settings.hosts, settings.faults, train.slots, train.exact)
+        play = settings.play(oracle=react.oracle)
         critic = settings.critic if self.search and isinstance(settings.critic, CriticSettings) else None
         workers = (
             ProcessWorkers(Setup(spec, settings.lora, play, train.threads, critic), train.workers)
@@ -131,7 +131,7 @@ class Training:
         if judge_of is not None and judge is None:
             judge = local_judge(judge_of, train, self.model, self.chat, lambda: self.update, console)
             self.opened.callback(judge.close)
-        self.judging = judge and Judging(judge, self.algorithm, folder)
+        self.judging = judge and Judging(judge, judged(self.algorithm), folder)
         self.budget = Budget(train.updates, train.env_steps)
         state = None if resume is None else self.load(resume)
         self.ledger = Ledger(folder / "ledger.jsonl", state and state["ledger"])

@@ -20,7 +20,7 @@ def search_of(settings: RunSettings) -> SearchPlan | None:
     train, algorithm, tot = settings.train, settings.algorithm, settings.tot
     if tot is None:
         return None
-    if not algorithm.searches:
+    if not algorithm.needs.search:
         raise UserError(
             f"--agent tot needs an algorithm that learns from a search tree, and {train.algo} does not: try selfac"
         )
@@ -29,7 +29,7 @@ def search_of(settings: RunSettings) -> SearchPlan | None:
     if tot.seconds:
         raise UserError("--tot.seconds makes a run that nothing can repeat: set --tot.nodes or --tot.tokens to train")
     check_slots(tot, train.slots)
-    return SearchPlan(tot, Scoring(ScorerKind.VALUE, discount=algorithm.discount))  # type: ignore[attr-defined]
+    return SearchPlan(tot, Scoring(ScorerKind.VALUE, discount=algorithm.values.discount))
 
 
 def check_slots(tot: ToTSettings, slots: int) -> None:

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from peft import PeftModel
 from safetensors.torch import load as parse
 from transformers import PreTrainedModel
 
 from agent_envs import registry
-from agent_envs.isolation.hosts import EnvHosts, HostSettings
+from agent_envs.isolation.hosts import EnvHosts
 from agents.engine.hf import HFEngine
 from agents.model.adapter_io import HEAD
 from agents.model.state_values import Critic
-from agents.rollout.play import FaultSettings, Played, SearchPlan, rollout
-from agents.rollout.react import ReActSettings
+from agents.rollout.play import Played, SearchPlan, rollout
 from agents.rollout.search.scorers import Scorer, scorer_of
 from agents.text.chat import Chat
 from runners.workers.base import BASE_MODEL, Spec, StaleWorker, check_sum
-
-
-@dataclass(frozen=True)
-class PlaySettings:
-    """How episodes are played, whoever plays them."""
-
-    env: str
-    env_settings: Any
-    react: ReActSettings
-    hosts: HostSettings
-    faults: FaultSettings
-    slots: int
-    exact: bool
+from runners.workers.play_settings import PlaySettings as PlaySettings
 
 
 class Worker:

@@ -18,7 +18,7 @@ from agent_envs.wiki.config import WikiConfig
 
 def test_unknown_names_get_one_helpful_line() -> None:
     with pytest.raises(
-        SettingsError, match=r"unknown environment 'wikki'; did you mean 'wiki'\? \(known: .*identity.*wiki.*\)"
+        SettingsError, match=r"unknown environment 'wikki'; there are .*identity.*wiki.*; did you mean wiki\?"
     ):
         agent_envs.make("wikki")
     with pytest.raises(SettingsError, match=r"unknown setting 'max_turn'; did you mean 'max_turns'"):
@@ -80,12 +80,15 @@ def test_outside_packages_add_environments(tmp_path: Path, monkeypatch: pytest.M
         "from agent_envs.identity import IdentityEnv\nclass Echo(IdentityEnv): name = 'echo'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    registry._outside.cache_clear()
-    try:
-        assert agent_envs.make("echo").name == "echo" and "echo" in agent_envs.names()
-        assert agent_envs.env_class("wiki").name == "wiki", "our own names win"
-    finally:
-        registry._outside.cache_clear()
+    assert agent_envs.make("echo").name == "echo" and "echo" in agent_envs.names()
+    taken = (
+        r"^environment 'wiki' \(echoes:Echo of the package echoes\) has the name of a built-in environment: rename it$"
+    )
+    with pytest.raises(SettingsError, match=taken):
+        agent_envs.env_class("wiki")
+    assert agent_envs.env_class("identity").name == "identity", "the others can be used"
+    listed = {line.name: line for line in registry.REGISTRY.listing()}
+    assert "rename it" in listed["wiki"].error and not listed["echo"].error and listed["echo"].origin == "echoes"
 
 
 def test_import_is_cheap_and_knows_no_model_library() -> None:

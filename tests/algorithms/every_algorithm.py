@@ -101,7 +101,7 @@ def update(
     w: World, algorithm: Algorithm[Any], trees: list[Node], pieces: int = 1, *, same: bool = False, **change: Any
 ) -> Step:
     """One step whose every number is finite; ``same``: policy and critic have not moved since the credit."""
-    batch = replace(w.batch(trees, critic=algorithm.critic), **change)
+    batch = replace(w.batch(trees, critic=algorithm.needs.critic), **change)
     budget = next(b for b in range(max(len(batch), 1), 0, -1) if len(cut(batch, b)) >= pieces)
     assert len(cut(batch, budget)) == pieces
     before_logp, before = w.numbers(same=True)
@@ -112,8 +112,12 @@ def update(
 
     def model(part: Batch, logp: Tensor = logp, value: Tensor = after) -> Forward:
         new = w.forward(part, logp, value)
-        mine = None if new.value_S is None or not algorithm.critic else torch.where(part.critic_S >= 0, new.value_S, 0)
-        return replace(new, value_S=mine, value_T=new.value_T if algorithm.token_critic else None)
+        mine = (
+            None
+            if new.value_S is None or not algorithm.needs.critic
+            else torch.where(part.critic_S >= 0, new.value_S, 0)
+        )
+        return replace(new, value_S=mine, value_T=new.value_T if algorithm.needs.token_critic else None)
 
     credit = algorithm.credit(batch, forward_parts(lambda part: model(part, before_logp, before), batch, budget))
     loss = backward(model, batch, lambda new: algorithm.loss(batch, new, credit), budget)

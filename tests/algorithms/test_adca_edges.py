@@ -247,7 +247,7 @@ def test_wrong_settings_say_so_in_one_line(wrong: dict[str, Any], says: str) -> 
 
 
 def test_what_it_asks_for() -> None:
-    assert ADCA().needs_judge and not ADCA(enable=False).needs_judge
+    assert ADCA().needs.judge and not ADCA(enable=False).needs.judge
     return_L, tree_L, visit_L = (torch.tensor(x) for x in ([1.0, 0.0, 0.3, 0.3], [0, 0, 1, 1], [0, 0, 1, 2]))
     assert ADCA().asked(return_L, tree_L, visit_L).all()
     assert ADCA(prm_epoch=2).asked(return_L, tree_L, visit_L).tolist() == [True, True, True, False]
@@ -257,5 +257,5 @@ def test_what_it_asks_for() -> None:
     assert ADCA().judge_score(return_L, tree_L).tolist() == pytest.approx([1, -1, -0.4, -0.4])
     score_L = ADCA(overall_score_source="advantages").judge_score(return_L, tree_L)
     assert score_L.tolist() == pytest.approx([0.5**0.5, -(0.5**0.5), 0, 0], abs=1e-5)
-    assert ADCA.judged and not ADCA.critic and ADCA(group=4).sampling.group == 4
-    assert ADCA(kl_coef=0.1).needs_reference and not ADCA().needs_reference
+    assert ADCA().needs.judge and not ADCA().needs.critic and ADCA(group=4).sampling.group == 4
+    assert ADCA(kl_coef=0.1).needs.reference and not ADCA().needs.reference

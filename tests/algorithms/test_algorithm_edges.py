@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from algorithm_trees import World, states, world
 
 import algorithms
+from agent_envs import plugins
 from agents.tree import Node
 from agents.tree.packing import pack
 from algorithms import ALGORITHMS, Algorithm, algorithm_class
@@ -61,7 +62,7 @@ def test_a_group_of_one(algorithm: Algorithm[Any]) -> None:
     w = world(0)
     chain = w.chain(3)
     _, grad = step(w, replace(algorithm, kl_coef=0.0), [chain])
-    assert bool(grad.any()) is (algorithm.critic or getattr(algorithm, "baseline", "") == "none")
+    assert bool(grad.any()) is (algorithm.needs.critic or getattr(algorithm, "baseline", "") == "none")
 
 
 @pytest.mark.parametrize("reward", [0.0, 0.1, 0.7, 1 / 3, 1e6])
@@ -74,7 +75,7 @@ def test_equal_rewards_are_not_noise(algorithm: Algorithm[Any], reward: float) -
         w.end(root.add(w.action(reward)).add(w.state()))
     batch = pack([root])
     _, grad = step(w, replace(algorithm, kl_coef=0.0), [root], return_L=batch.return_L, reward_A=batch.reward_A)
-    if not algorithm.critic:
+    if not algorithm.needs.critic:
         assert not grad.any()
 
 
@@ -88,7 +89,7 @@ def test_truncated_episodes(algorithm: Algorithm[Any]) -> None:
         for state in states(tree):
             state.terminated, state.truncated = (not state.children and x for x in (ended, not ended))
         results[ended] = step(w, algorithm, [tree])
-    differs = algorithm.critic and not getattr(algorithm, "literal", False)
+    differs = algorithm.needs.critic and not getattr(algorithm, "literal", False)
     assert (results[True][0] != results[False][0]) is differs
 
 
@@ -196,9 +197,10 @@ def test_what_the_rollout_is_told() -> None:
     for name, kind in ALGORITHMS.items():
         assert algorithm_class(name) is kind
         assert (kind().branch(fork, world(0).rng) > 0) == (kind().sampling.initial is not None)
-        assert not kind().needs_reference
-        assert not hasattr(kind, "kl_coef") or kind(kl_coef=0.1).needs_reference
-    assert (SelfAC.critic, GRPO.critic, SelfAC.judged, GRPO.judged) == (True, False, False, False)
+        assert not kind().needs.reference
+        assert not hasattr(kind, "kl_coef") or kind(kl_coef=0.1).needs.reference
+    assert (SelfAC().needs.critic, GRPO().needs.critic) == (True, False)
+    assert not SelfAC().needs.judge and not GRPO().needs.judge
 
 
 def test_every_setting_is_documented() -> None:
@@ -206,7 +208,7 @@ def test_every_setting_is_documented() -> None:
     from inspect import getsource
 
     for kind in ALGORITHMS.values():
-        lines = getsource(kind).splitlines()
+        lines = [line for part in kind.__mro__ if is_dataclass(part) for line in getsource(part).splitlines()]
         for f in fields(kind):
             at = next(i for i, line in enumerate(lines) if line.startswith(f"    {f.name}: "))
             assert lines[at + 1].startswith('    """'), f"{kind.__name__}.{f.name}"
@@ -220,13 +222,17 @@ def test_unknown_algorithms_are_answered_with_the_closest() -> None:
 
 def test_outside_packages_add_algorithms_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("mine", "algorithms.grpo:GRPO", algorithms.ENTRY_POINTS)
-    monkeypatch.setattr(algorithms, "entry_points", lambda group: [point] if group == algorithms.ENTRY_POINTS else [])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == algorithms.ENTRY_POINTS else [])
     assert algorithm_class("mine") is GRPO
     with pytest.raises(ValueError, match=f"there are {', '.join(sorted([*ALGORITHMS, 'mine']))}"):
         algorithm_class("yours")
 
 
 def test_importing_the_algorithms_brings_no_model_and_no_environment() -> None:
-    code = "import algorithms, sys; print([m for m in ('transformers', 'peft', 'gymnasium') if m in sys.modules])"
+    code = (
+        "import algorithms, sys; dict(algorithms.ALGORITHMS)\n"
+        "named = [m for m in ('transformers', 'peft') if m in sys.modules]\n"
+        "print(named + [m for m in sys.modules if m.startswith('agent_envs.') and m.count('.') > 1])"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert out.stdout.strip() == "[]"

@@ -30,7 +30,7 @@ def test_a_batch_cut_into_pieces_is_the_whole(algorithm: Algorithm[Any], pieces:
     trees, algorithm = groups(w, 6), with_kl(algorithm)
     whole = update(w, algorithm, trees)
     equal(update(w, algorithm, trees, pieces), whole)
-    assert whole[1].any() and bool(whole[2].any()) is (algorithm.critic or algorithm.token_critic)
+    assert whole[1].any() and bool(whole[2].any()) is (algorithm.needs.critic or algorithm.needs.token_critic)
 
 
 @each

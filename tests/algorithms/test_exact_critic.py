@@ -13,6 +13,7 @@ from every_algorithm import equal, groups, update
 from torch import Tensor
 
 from agents.tree import Kind, Node
+from algorithms.base import Needs
 from algorithms.controls.exact_critic import ExactCritic
 
 
@@ -124,7 +125,7 @@ def test_without_an_oracle_it_refuses(blank: int) -> None:
 
 
 def test_it_asks_for_the_oracle_and_for_no_critic() -> None:
-    assert ExactCritic().needs_oracle and not ExactCritic().critic and not ExactCritic().needs_reference
+    assert ExactCritic().needs == Needs(oracle=True)
     assert ExactCritic(group=3).sampling.group == 3
 
 

@@ -105,7 +105,7 @@ def test_the_gradient_of_each_token_is_weighted(algorithm: GRPO | SelfAC | TurnP
     by_token[batch.token_T[batch.action_T >= 0]] = weight_T[batch.action_T >= 0]
     torch.testing.assert_close(grads[1][0], grads[0][0] * by_token, atol=1e-14, rtol=1e-12)
     assert totals[0] == pytest.approx(totals[1], abs=1e-14) and not torch.equal(*[g[0] for g in grads])
-    if algorithm.critic:
+    if algorithm.needs.critic:
         assert torch.equal(grads[0][1], grads[1][1])
 
 

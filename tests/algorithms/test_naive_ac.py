@@ -33,12 +33,12 @@ def test_every_number_is_that_of_selfac(settings: dict[str, Any]) -> None:
         loss.total.backward()
         advantage = algorithm.action_advantage(batch, credit)
         only = algorithm.critic_only(batch, new).detach()
-        asked = (algorithm.sampling, algorithm.needs_reference, algorithm.critic, loss.stats)
+        asked = (algorithm.sampling, algorithm.needs.reference, algorithm.needs.critic, loss.stats)
         found.append((asked, (loss.total.detach(), logp.grad, value.grad, advantage, only)))
     (asked, tensors), (also_asked, others) = found
     assert asked == also_asked
     assert all(torch.equal(a, b) for a, b in zip(tensors, others, strict=True)) and tensors[1].any()
-    assert NaiveAC.per_turn and not SelfAC.per_turn
+    assert NaiveAC().needs.separate_passes and not SelfAC().needs.separate_passes
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 5])

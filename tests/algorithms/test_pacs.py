@@ -276,8 +276,8 @@ def test_wrong_settings_say_so_in_one_line(wrong: dict[str, Any], says: str) -> 
 
 def test_what_it_asks_for() -> None:
     assert PACS(group=1, estimator="naive").sampling.group == 1
-    assert PACS(anchor="reference").needs_reference and not PACS().needs_reference
-    assert not PACS(anchor="reference", reward_method="mean_logp").needs_reference
+    assert PACS(anchor="reference").needs.reference and not PACS().needs.reference
+    assert not PACS(anchor="reference", reward_method="mean_logp").needs.reference
     w = world(12)
     batch = replace(w.batch(groups(w), critic=False), ref_logp_T=None)
     algorithm = PACS(anchor="reference")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from agents.tree import Batch, Forward, Node
 from agents.tree.chunked_backward import backward, cut, forward_parts
+from algorithms.base import Needs
 from algorithms.formulas.groups import Aggregation
 from algorithms.formulas.maths import AdvantageScale
 from algorithms.formulas.token_gae import TokenRows, token_gae
@@ -326,7 +327,7 @@ def test_what_it_asks_for_and_reports() -> None:
     w = world(9)
     batch = replace(w.batch(groups(w), critic=False), ref_logp_T=None)
     new = w.forward(batch, *w.numbers())
-    assert PPO.token_critic and not PPO.critic and PPO(group=4).sampling.group == 4
+    assert PPO().needs == Needs(token_critic=True, replay=True) and PPO(group=4).sampling.group == 4
     stats = PPO().loss(batch, new, PPO().credit(batch, new)).stats
     assert "kl" not in stats and stats["explained_variance"] <= 1 and stats["advantage_std"] > 0
     with pytest.raises(ValueError, match="separate critic"):

@@ -14,7 +14,8 @@ from torch import Tensor
 from agents.tree import Batch, Kind, Node
 from algorithms.base import Loss
 from algorithms.formulas.returns import scored
-from algorithms.selfac import SelfAC, TurnCredit, TurnRatio
+from algorithms.formulas.turn_ratio import TurnRatio
+from algorithms.selfac import SelfAC, TurnCredit
 
 
 def update(w: World, algorithm: SelfAC, trees: list[Node]) -> tuple[Loss, Tensor, Tensor]:
@@ -356,7 +357,7 @@ def test_kl_is_a_mean_over_tokens() -> None:
     for action in actions(trees[0]):
         action.count = 2
     off, on = SelfAC(), SelfAC(kl_coef=0.7, kl="k2")
-    assert on.needs_reference and not off.needs_reference
+    assert on.needs.reference and not off.needs.reference
     difference = update(w, on, trees)[0].total - update(w, off, trees)[0].total
     x = [(w.new[t] - w.ref[t]) ** 2 / 2 for root in trees for a in actions(root) for t in a.tokens * a.count]
     assert difference.item() == pytest.approx(0.7 * sum(x) / len(x))

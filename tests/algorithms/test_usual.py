@@ -55,6 +55,6 @@ def test_choices_that_there_are_not_are_refused() -> None:
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_a_divergence_needs_the_reference(name: str) -> None:
     algorithm = ALGORITHMS[name]()
-    assert not algorithm.needs_reference
+    assert not algorithm.needs.reference
     if algorithm in having("kl_coef"):
-        assert replace(algorithm, kl_coef=0.1).needs_reference
+        assert replace(algorithm, kl_coef=0.1).needs.reference

@@ -126,5 +126,5 @@ def test_shared_tree(case: Case) -> None:
         close(ours, expected["loss"], case.tolerance + slack)
         hard = replace(soft, advantage="hard").credit(batch, new)
         weighted = listed(hard.weight_T) * torch.tensor(case.outputs["hard_advantage"], dtype=torch.float64)
-        close(listed(hard.plus + hard.minus), weighted, case.tolerance)
-        assert not bool((hard.plus * hard.minus).any()), "a token has one advantage"
+        close(listed(hard.plus_T + hard.minus_T), weighted, case.tolerance)
+        assert not bool((hard.plus_T * hard.minus_T).any()), "a token has one advantage"

@@ -35,7 +35,7 @@ def run(case: Case, algorithm: GRPO, mask: str, factor: Tensor | None = None) ->
     adv = case.tensor("advantages")
     adv = adv if adv.dim() == 2 else adv[:, None].expand(padded.mask.shape)
     logp = case.tensor("log_prob").requires_grad_()
-    ref = case.tensor("ref_log_prob") if algorithm.needs_reference else None
+    ref = case.tensor("ref_log_prob") if algorithm.needs.reference else None
     batch, new = padded.forward(logp, case.tensor("old_log_prob"), ref)
     credit = credit_of(padded, algorithm, adv, torch.ones_like(adv) if factor is None else factor)
     loss = algorithm.loss(batch, new, credit)

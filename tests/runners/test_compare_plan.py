@@ -166,4 +166,4 @@ def test_a_run_that_learned_nothing_yet_begins_anew(tmp_path: Path) -> None:
     command = train_command(run)
     assert command is not None and command[-2] == "--config" and not any(run.folder.iterdir())
     written = yaml.safe_load(Path(command[-1]).read_text())
-    assert written["seed"] == 0 and written["grpo"] == plain(run.parts["grpo"])
+    assert written["seed"] == 0 and written["grpo"] == plain(run.settings.algorithm)

@@ -299,7 +299,10 @@ def test_an_algorithm_with_the_name_of_other_settings_is_refused(monkeypatch: py
     for name in ("lora", "judge", "seed", "envs", "identity"):
         with pytest.raises(UserError) as error:
             settings.read_settings(["--env", "identity", "--algo", name])
-        assert str(error.value) == f"the algorithm cannot be called {name!r}: --{name} names other settings; rename its entry point"
+        assert (
+            str(error.value)
+            == f"the algorithm cannot be called {name!r}: --{name} names other settings; rename its entry point"
+        )
     assert settings.read_settings(["--env", "identity", "--algo", "mine"]).algorithm == GRPO()
 
 

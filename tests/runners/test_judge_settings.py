@@ -218,8 +218,8 @@ def test_what_has_no_effect_or_no_sense_is_refused(told: dict[str, Any], says: s
 
 def test_only_judged_algorithms_have_a_judge() -> None:
     for name, kind in ALGORITHMS.items():
-        assert ("judge" in parts_of(Train(algo=name))) is kind.judged
-    assert ALGORITHMS["adca"].judged
+        assert ("judge" in parts_of(Train(algo=name))) is kind().needs.judge
+    assert ALGORITHMS["adca"]().needs.judge
     with pytest.raises(UserError, match=r"unknown flag --judge\.kind"):
         parse(Train, parts_of, ["--algo", "grpo", "--judge.kind", "oracle"], about="")
 

@@ -1,0 +1,100 @@
+"""Named parts, ours and those of outside packages: environments, agents, algorithms, engines and judges.
+
+Invariant: nothing is imported before its name is asked for; an outside part never replaces one of ours; whatever is
+wrong with one is said in one line, and never keeps the others from being listed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One line of a listing."""
+
+    name: str
+    origin: str
+    """The package that it comes from; empty for ours."""
+    description: str
+    """First sentence of its docstring."""
+    error: str = ""
+    """Why it cannot be used."""
+
+
+@dataclass(frozen=True)
+class Registry(Generic[T]):
+    """Parts of one kind by name. ``get`` raises ``error`` with one line."""
+
+    kind: str
+    """What the parts are: "engine"."""
+    group: str
+    """Entry-point group by which other packages add theirs: ``name = "module:attribute"``."""
+    builtin: Mapping[str, str]
+    """Our own: name to "module:attribute"."""
+    check: Callable[[Any, str], None] = lambda part, who: None
+    """Raises ValueError, naming ``who``, where a loaded part of another package cannot be used."""
+    error: type[Exception] = field(default=ValueError)
+
+    def outside(self) -> dict[str, EntryPoint]:
+        """Parts of other packages by name, those that cannot be used included."""
+        return {point.name: point for point in entry_points(group=self.group)}
+
+    def names(self) -> list[str]:
+        return sorted({*self.builtin, *self.outside()})
+
+    def get(self, name: str) -> T:
+        """The part called ``name``. Raises ``error`` when it is unknown, broken, or has a name that is taken."""
+        outside = self.outside()
+        if name in self.builtin:
+            if name in outside:
+                raise self.error(f"{self._who(outside[name])} has the name of a built-in {self.kind}: rename it")
+            module, _, attribute = self.builtin[name].partition(":")
+            ours: T = getattr(import_module(module), attribute)
+            return ours
+        if name not in outside:
+            close = difflib.get_close_matches(name, self.names(), n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise self.error(f"unknown {self.kind} {name!r}; there are {', '.join(self.names())}{hint}")
+        who = self._who(outside[name])
+        try:
+            part: T = outside[name].load()
+        except Exception as error:  # another package's module may raise anything while it is imported
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise self.error(f"{who} cannot be imported ({reason}): fix or uninstall it") from error
+        try:
+            self.check(part, who)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+        return part
+
+    def listing(self) -> Iterator[Listed]:
+        """All parts, ours first."""
+        outside = self.outside()
+        for name in [*sorted(self.builtin), *sorted(outside.keys() - self.builtin.keys())]:
+            origin = _package(outside[name]) if name in outside else ""
+            try:
+                yield Listed(name, origin, first_sentence(self.get(name)))
+            except Exception as error:  # a listing shows what is broken
+                yield Listed(name, origin, "", " ".join(str(error).split()))
+
+    def _who(self, point: EntryPoint) -> str:
+        package = _package(point)
+        return f"{self.kind} {point.name!r} ({point.value}{f' of the package {package}' if package else ''})"
+
+
+def first_sentence(part: object) -> str:
+    """The first sentence of a docstring; of a class without one of its own, nothing."""
+    text = " ".join((vars(part).get("__doc__") or "").split()) if isinstance(part, type) else str(part.__doc__ or "")
+    return " ".join(text.split()).split(". ")[0].rstrip(".")
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else ""

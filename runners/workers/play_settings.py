@@ -1,0 +1,23 @@
+"""How episodes are played, whichever worker plays them. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agent_envs.isolation.hosts import HostSettings
+from agents.rollout.react import ReActSettings
+from agents.rollout.scheduler import FaultSettings
+
+
+@dataclass(frozen=True)
+class PlaySettings:
+    """Environment, agent, faults and size of a rollout."""
+
+    env: str
+    env_settings: Any
+    react: ReActSettings
+    hosts: HostSettings
+    faults: FaultSettings
+    slots: int
+    exact: bool
