@@ -38,11 +38,11 @@ def run_program(main: Callable[[], None]) -> None:
     Where nobody reads its output any more, as behind ``| head``, it ends without a word and with a shell's status.
     """
     from agent_envs.core import BackendUnavailable, SettingsError
-    from agents.text.errors import ChatError, ModelError
+    from agents.text.errors import ChatError, EngineError, ModelError
 
     try:
         main()
-    except (UserError, SettingsError, BackendUnavailable, ModelError, ChatError) as error:
+    except (UserError, SettingsError, BackendUnavailable, ModelError, ChatError, EngineError) as error:
         sys.exit(_fail(str(error)))
     except KeyboardInterrupt:
         sys.exit(_fail("interrupted", 130))

@@ -157,7 +157,7 @@ def credited(
         model, scorer.algorithm, prompt, replace(train, replay_steps=0, replay_body=False, replay_updates=4)
     )
     asked = judge_settings(settings, scorer.algorithm)
-    judge = asked and (remote_judge(asked) or local_judge(asked, train, model, base.chat, lambda: 0, console))
+    judge = asked and (remote_judge(asked) or local_judge(settings, model, base, lambda: 0, console))
     judging = judge and Judging(judge, judged(scorer.algorithm), scorer.run.folder)
     found: dict[str, dict[EpisodeId, Credited]] = {}
     for when in WHEN:

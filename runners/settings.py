@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from agent_envs import registry
 from agent_envs.isolation.hosts import HostSettings
-from agents.engine import SamplingSettings
+from agents.engine.base import SamplingSettings
+from agents.engine.registry import ENGINES, EngineChoice
 from agents.judge import JudgeSettings
 from agents.model.actor_critic import LoraSettings
 from agents.model.value_head import CriticSettings, SeparateCriticSettings
@@ -41,7 +42,20 @@ class Train:
     """Train an agent with reinforcement learning over many turns."""
 
     COMMON: ClassVar = (
-        *("env", "algo", "agent", "model", "out", "init_from", "seed", "updates", "episodes", "minibatches", "lr"),
+        *(
+            "env",
+            "algo",
+            "agent",
+            "engine",
+            "model",
+            "out",
+            "init_from",
+            "seed",
+            "updates",
+            "episodes",
+            "minibatches",
+            "lr",
+        ),
         *("value_lr", "temperature", "slots", "workers", "eval_every", "eval_tasks", "test_tasks", "device", "threads"),
     )
 
@@ -52,6 +66,8 @@ class Train:
     agent: Agent = Agent.REACT
     """react takes one action in every state, tot searches a tree of actions led by the critic (--tot.…). Evaluations
     during the run play react in either case: they measure the policy."""
+    engine: str = "hf"
+    """Engine that samples the episodes; its settings are the flags --ENGINE.…"""
     model: str = TINY
     """`tiny`, which is made first, or a Hugging Face folder or hub name with a chat template."""
     out: Path | None = None
@@ -170,7 +186,7 @@ class Train:
     @staticmethod
     def choices() -> dict[str, Sequence[str]]:
         """The names that a flag can take, for ``--help``."""
-        return {"env": registry.names(), "algo": REGISTRY.names()}
+        return {"env": registry.names(), "algo": REGISTRY.names(), "engine": ENGINES.names()}
 
     @staticmethod
     def adopted(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,6 +209,8 @@ class RunSettings:
     env: Any
     """Settings of the environment ``train.env``."""
     algorithm: Algorithm[Any]
+    engine: Any
+    """Settings of the engine ``train.engine``."""
     lora: LoraSettings
     react: ReActSettings
     hosts: HostSettings
@@ -212,7 +230,11 @@ class RunSettings:
         react = self.react if oracle is None else replace(self.react, oracle=oracle)
         slots = self.train.slots if slots is None else slots
         exact = self.train.exact if exact is None else exact
-        return PlaySettings(self.train.env, self.env, react, self.hosts, self.faults, slots, exact)
+        return PlaySettings(self.train.env, self.env, react, self.hosts, self.faults, slots, exact, self.engine_choice)
+
+    @property
+    def engine_choice(self) -> EngineChoice:
+        return EngineChoice(self.train.engine, self.engine)
 
     def written(self) -> str:
         """YAML that ``--config`` reads back."""
@@ -236,7 +258,9 @@ def parts_of(train: Train) -> dict[str, type]:
     Raises ValueError where two of them would have the same prefix, or one that of a flag of the run itself.
     """
     own = {PREFIXES.get(f.name, f.name) for f in fields(RunSettings)} | {f.name for f in fields(Train)}
-    for what, name, taken in (("environment", train.env, own), ("algorithm", train.algo, {*own, train.env})):
+    chosen = (("environment", train.env), ("algorithm", train.algo), ("engine", train.engine))
+    for place, (what, name) in enumerate(chosen):
+        taken = own | {other for _, other in chosen[:place]}
         if name in taken:
             raise ValueError(
                 f"the {what} cannot be called {name!r}: --{name} names other settings; rename its entry point"
@@ -246,7 +270,7 @@ def parts_of(train: Train) -> dict[str, type]:
 
 def prefix_of(train: Train, part: str) -> str:
     """The prefix of the flags of a field of `RunSettings`."""
-    return {"env": train.env, "algorithm": train.algo, **PREFIXES}.get(part, part)
+    return {"env": train.env, "algorithm": train.algo, "engine": train.engine, **PREFIXES}.get(part, part)
 
 
 def classes_of(train: Train) -> dict[str, type]:
@@ -271,4 +295,9 @@ def classes_of(train: Train) -> dict[str, type]:
         own["chat"] = ChatSettings
     if train.model == TINY and train.init_from is None:
         own["pretrain"] = PretrainSettings
-    return {"env": registry.env_class(train.env).Config, "algorithm": algorithm, **own}
+    return {
+        "env": registry.env_class(train.env).Config,
+        "algorithm": algorithm,
+        **own,
+        "engine": ENGINES.get(train.engine).Config,
+    }

@@ -1,6 +1,7 @@
 """Engines: token ids in; ids, log-probs, entropies, stop reason and policy version out."""
 
 from agents.engine.base import (
+    Capabilities,
     Completion,
     ContextFull,
     Engine,
@@ -9,5 +10,18 @@ from agents.engine.base import (
     StopReason,
     check_request,
 )
+from agents.engine.registry import ENGINES, EngineChoice, Opening
 
-__all__ = ["Completion", "ContextFull", "Engine", "Request", "SamplingSettings", "StopReason", "check_request"]
+__all__ = [
+    "ENGINES",
+    "Capabilities",
+    "Completion",
+    "ContextFull",
+    "Engine",
+    "EngineChoice",
+    "Opening",
+    "Request",
+    "SamplingSettings",
+    "StopReason",
+    "check_request",
+]

@@ -1,9 +1,9 @@
-"""What every engine promises.
+"""The engine's protocol.
 
 Invariants: token ids in, token ids out, nothing is decoded. A session is one branch of an episode; the engine remembers
 its tokens, so a request carries only what is new since the session's last completion. A completion carries the version
-of the policy that sampled it, because policies change only while no session is open. What is sampled depends on the
-tokens, the policy and the request's seed, never on what else is in the batch.
+of the policy that sampled it, because policies change only while no session is open. What only some engines can do is
+in `Capabilities`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+
+from agents.text.errors import EngineError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,8 +99,29 @@ class Completion:
     """The policy version that sampled it."""
 
 
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine can do beyond the protocol. Whoever depends on one asks for it with `need`."""
+
+    reproducible: bool = False
+    """A request's tokens depend on its own tokens, seed and policy only, bit for bit: token k uses number k of the
+    uniform numbers of Philox(key=seed)."""
+    forks: bool = False
+    """`Request.fork_of` opens a session as an exact copy of another."""
+    full_entropy: bool = False
+    """`Completion.entropy` is over the whole vocabulary, not over a few alternatives."""
+    thought_cuts: bool = False
+    """`Request.cut` stops where a thought factor ends, and `Request.skip` goes on with a turn."""
+
+
 class Engine(Protocol):
     """Samples for many sessions at once."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def describe(self) -> str:
+        """One line about how the policy is run."""
 
     sampling: SamplingSettings
     """May be replaced whenever nothing is pending."""
@@ -137,6 +160,14 @@ class Engine(Protocol):
 
         Raises RuntimeError while a session is open, so that no completion mixes two policies.
         """
+
+
+def need(engine: Engine, capability: str, who: str) -> None:
+    """Raises EngineError, for ``who`` depends on it, when the engine does not have a field of `Capabilities`."""
+    if not getattr(engine.capabilities, capability):
+        raise EngineError(
+            f"{who} needs an engine that is capable of {capability}, and this one is not: {engine.describe()}"
+        )
 
 
 def check_request(

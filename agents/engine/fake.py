@@ -10,7 +10,16 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.engine.base import Completion, ContextFull, Request, SamplingSettings, StopReason, check_request, forked
+from agents.engine.base import (
+    Capabilities,
+    Completion,
+    ContextFull,
+    Request,
+    SamplingSettings,
+    StopReason,
+    check_request,
+    forked,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +66,13 @@ class FakeEngine:
         """Of each session, all tokens of its newest turn and their entropies."""
         self._queue: deque[Request] = deque()
         self._cut_by: ThoughtEnds | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(reproducible=True, forks=True, full_entropy=True, thought_cuts=True)
+
+    def describe(self) -> str:
+        return "a scripted engine"
 
     @property
     def pending(self) -> int:

@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agents.engine.base import (
+    Capabilities,
     Completion,
     ContextFull,
     Request,
@@ -113,6 +114,10 @@ class HFEngine:
         return self.weights.model
 
     # -- the protocol --------------------------------------------------------------------------------------------
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(reproducible=True, forks=True, full_entropy=True, thought_cuts=True)
 
     @property
     def pending(self) -> int:

@@ -9,3 +9,7 @@ class ModelError(ValueError):
 
 class ChatError(ValueError):
     """A tokenizer or chat template that cannot be used."""
+
+
+class EngineError(ValueError):
+    """The engine cannot do what a run needs; one line."""

@@ -54,7 +54,7 @@ def load_policies(
     if run_folder(Path(model)) is None:
         source = source_of(model, registry.make(play.env, play.env_settings), pretrain, console)
         base = load_base(BaseSpec(source, device, dtype, chat or ChatSettings()))
-        return Policies(Worker(base.model, base.chat, play), {"model": None})
+        return Policies(Worker(base.model, base.chat, play, base.source), {"model": None})
     run, chosen = locate(Path(model), console)
     base = load_base(base_of(run.settings, console, device, dtype))
     run.check(base)
@@ -65,5 +65,5 @@ def load_policies(
     else:
         actor = ActorCritic(base.model, run.settings.lora, critic=None)
     actor.load(chosen)
-    worker = Worker(actor.model, base.chat, play, critic)
+    worker = Worker(actor.model, base.chat, play, base.source, critic)
     return Policies(worker, {"base": None, "trained": actor.policy_state()}, critic, run.settings.algorithm)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agents.engine.hf import HFEngine
+from agents.engine.registry import Opening
 from agents.judge import Judge, JudgeError, JudgeKind, JudgeSettings
 from agents.judge.critic import CriticJudge
 from agents.judge.endpoint import EndpointJudge
@@ -26,7 +26,7 @@ from agents.tree.episode import Episode
 from algorithms.base import Algorithm, JudgedAlgorithm
 from runners.config import UserError
 from runners.intervals import mean
-from runners.models import load_base
+from runners.models import Base, load_base
 from runners.runs import base_of, locate
 from runners.settings import RunSettings, Train
 
@@ -129,16 +129,18 @@ def remote_judge(settings: JudgeSettings | None) -> Judge | None:
 
 
 def local_judge(
-    settings: JudgeSettings, train: Train, model: ActorCritic, chat: Chat, version: Callable[[], int], console: Console
+    run: RunSettings, model: ActorCritic, base: Base, version: Callable[[], int], console: Console
 ) -> Judge:
     """The policy, a critic or the oracle as judge. Raises UserError."""
+    settings, chat = run.judge, base.chat
+    assert settings is not None
     if settings.kind == JudgeKind.ORACLE:
         return OracleJudge(settings.noise)
     if settings.kind == JudgeKind.CRITIC:
-        return _critic(settings, train, chat, console)
+        return _critic(settings, run.train, chat, console)
     length = settings.max_prompt_tokens + settings.reply_tokens
-    engine = HFEngine(
-        model.model, chat.stop_ids, max_length=length, slots=settings.concurrent, device=model.device, version=-1
+    engine = run.engine_choice.open(
+        Opening(model.model, base.source, chat.stop_ids, length, settings.concurrent, model.device, version=-1)
     )
 
     def refresh() -> None:

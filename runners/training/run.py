@@ -122,14 +122,14 @@ class Training:
         workers = (
             ProcessWorkers(Setup(spec, settings.lora, play, train.threads, critic), train.workers)
             if train.workers
-            else LocalWorkers(lambda: Worker(self.model.model, self.chat, play, self.critic(prompt)))
+            else LocalWorkers(lambda: Worker(self.model.model, self.chat, play, self.source, self.critic(prompt)))
         )
         self.controller = Controller(workers, train.slots, settings.faults)
         self.opened.callback(self.controller.close)
         console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
         if judge_of is not None and judge is None:
-            judge = local_judge(judge_of, train, self.model, self.chat, lambda: self.update, console)
+            judge = local_judge(settings, self.model, base, lambda: self.update, console)
             self.opened.callback(judge.close)
         self.judging = judge and Judging(judge, judged(self.algorithm), folder)
         self.budget = Budget(train.updates, train.env_steps)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_envs.isolation.hosts import HostSettings
+from agents.engine.registry import EngineChoice
 from agents.rollout.react import ReActSettings
 from agents.rollout.scheduler import FaultSettings
 
@@ -21,3 +22,4 @@ class PlaySettings:
     faults: FaultSettings
     slots: int
     exact: bool
+    engine: EngineChoice = EngineChoice()  # noqa: RUF009 (it is frozen)

@@ -39,7 +39,7 @@ class Setup:
         base = load_base(self.base)
         model = ActorCritic(base.model, self.lora, critic=self.critic)
         asked = None if self.critic is None else Critic(model, base.chat.critic_prompt(self.critic.prompt))
-        return Worker(model.model, base.chat, self.play, asked)
+        return Worker(model.model, base.chat, self.play, base.source, asked)
 
 
 def serve(channel: Channel) -> None:

@@ -11,7 +11,8 @@ from transformers import PreTrainedModel
 
 from agent_envs import registry
 from agent_envs.isolation.hosts import EnvHosts
-from agents.engine.hf import HFEngine
+from agents.engine.base import need
+from agents.engine.registry import Opening
 from agents.model.adapter_io import HEAD
 from agents.model.state_values import Critic
 from agents.rollout.play import Played, SearchPlan, rollout
@@ -29,12 +30,14 @@ class Worker:
         model: PreTrainedModel | PeftModel,
         chat: Chat,
         settings: PlaySettings,
+        source: str,
         critic: Critic | None = None,
     ) -> None:
         self.settings, self.chat, self.critic = settings, chat, critic
-        self.engine = HFEngine(
-            model, chat.stop_ids, max_length=settings.react.max_tokens, slots=settings.slots, device=model.device
-        )
+        length = settings.react.max_tokens
+        self.engine = settings.engine.open(Opening(model, source, chat.stop_ids, length, settings.slots, model.device))
+        if settings.exact:
+            need(self.engine, "reproducible", "--exact")
         self.version: int | None = None
         # Here there is no deadline yet.
         registry.make(settings.env, settings.env_settings).prepare()

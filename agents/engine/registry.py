@@ -1,0 +1,117 @@
+"""Engines by name. Imports no torch: the command line shows their settings.
+
+An engine of another package is a class like `HuggingFace`, named by the entry-point group ``turnwise.engines``. It has
+``open``, and a frozen dataclass ``Config`` whose fields, each with a default, become the flags ``--NAME.…``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agent_envs.plugins import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import torch
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+
+    from agents.engine.base import Engine
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Everything that an engine may need to begin; each takes what it needs."""
+
+    model: PreTrainedModel | PeftModel
+    """The trainer's model in this process. An engine may share its weights, and must not change them."""
+    source: str
+    """Hugging Face folder or hub name of the base model."""
+    stop_ids: Collection[int]
+    """Tokens that end a completion."""
+    max_length: int
+    """Longest session in tokens."""
+    slots: int
+    """Sessions that may be open at once."""
+    device: torch.device | str
+    version: int = 0
+    """The policy version that ``model`` holds now."""
+
+
+class EngineKind(Protocol):
+    """How an engine is opened, and with which settings."""
+
+    Config: type
+    """A frozen dataclass; every field has a default."""
+
+    @staticmethod
+    def open(opening: Opening, settings: Any) -> Engine:
+        """Raises ModelError, or ValueError for settings, in one line that the user can act on."""
+
+
+@dataclass(frozen=True)
+class HFSettings:
+    """The engine on Hugging Face transformers."""
+
+    merge: bool | None = None
+    """Run with the adapter merged into a copy of the weights. None merges small float32 models."""
+    share_prefixes: bool = True
+    """Copy keys and values that another session has for the beginning of a prompt."""
+    prefill_tokens: int = 16384
+    """Prompt tokens that one step reads; the rest waits."""
+
+
+class HuggingFace:
+    """Hugging Face transformers in the worker's own process; exact and reproducible."""
+
+    Config = HFSettings
+
+    @staticmethod
+    def open(opening: Opening, settings: HFSettings) -> Engine:
+        from agents.engine.hf import HFEngine
+
+        return HFEngine(
+            opening.model,
+            opening.stop_ids,
+            max_length=opening.max_length,
+            slots=opening.slots,
+            device=opening.device,
+            version=opening.version,
+            merge=settings.merge,
+            share_prefixes=settings.share_prefixes,
+            prefill_tokens=settings.prefill_tokens,
+        )
+
+
+def check_kind(found: Any, who: str) -> None:
+    """Raises ValueError unless ``found`` has a frozen ``Config`` with defaults, and ``open``."""
+    config = getattr(found, "Config", None)
+    if not callable(getattr(found, "open", None)):
+        raise ValueError(f"{who} has no open(opening, settings)")
+    if not (isinstance(config, type) and is_dataclass(config) and vars(config)["__dataclass_params__"].frozen):
+        raise ValueError(f"{who} has no Config that is a frozen dataclass")
+    for field in fields(config):
+        if field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"{who} has no default for {field.name}: every setting needs one")
+
+
+ENGINES: Registry[EngineKind] = Registry(
+    kind="engine",
+    group="turnwise.engines",
+    builtin={"hf": "agents.engine.registry:HuggingFace"},
+    check=check_kind,
+)
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """An engine by name, with its settings. It is sent to other processes."""
+
+    name: str = "hf"
+    settings: Any = HFSettings()
+
+    def open(self, opening: Opening) -> Engine:
+        """Raises ValueError for a name that is unknown, and what the engine raises."""
+        return ENGINES.get(self.name).open(opening, self.settings)
