@@ -53,7 +53,7 @@ class State:
 
 
 class IdentityEnv(TextEnv):
-    """Says a word, wants it back: `SAY(word)`. The reward is the share of right turns, paid turn by turn."""
+    """Repeat the word that is shown: `SAY(word)`. The reward is the share of right turns, paid turn by turn."""
 
     name: ClassVar[str] = "identity"
     Config: ClassVar[type[Any]] = IdentityConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
@@ -88,6 +88,20 @@ class Registry(Generic[T]):
     def _who(self, point: EntryPoint) -> str:
         package = _package(point)
         return f"{self.kind} {point.name!r} ({point.value}{f' of the package {package}' if package else ''})"
+
+
+def check_settings(config: Any, who: str) -> None:
+    """Raises ValueError unless ``config`` is a frozen dataclass whose fields all have defaults."""
+    if not (isinstance(config, type) and is_dataclass(config) and vars(config)["__dataclass_params__"].frozen):
+        raise ValueError(f"{who} has no Config that is a frozen dataclass")
+    check_defaults(config, who)
+
+
+def check_defaults(config: type, who: str) -> None:
+    """Raises ValueError unless every field of the dataclass ``config`` has a default."""
+    for setting in fields(config):
+        if setting.init and setting.default is MISSING and setting.default_factory is MISSING:
+            raise ValueError(f"{who} has no default for {setting.name}: every setting needs one")
 
 
 def first_sentence(part: object) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields
 from typing import Any
 
-from agent_envs.plugins import Registry
+from agent_envs.plugins import Registry, check_defaults
 from algorithms.base import Algorithm, ForkPoint, JudgedAlgorithm, Loss, Needs, Sampling, ValueMeaning
 
 ENTRY_POINTS = "turnwise.algorithms"
@@ -22,9 +21,7 @@ def _check(found: Any, who: str) -> None:
         raise ValueError(f"{who} is not a frozen dataclass: write @dataclass(frozen=True) above it")
     if found.__abstractmethods__:
         raise ValueError(f"{who} lacks {' and '.join(sorted(found.__abstractmethods__))}")
-    for field in fields(found):  # type: ignore[arg-type]
-        if field.init and field.default is MISSING and field.default_factory is MISSING:
-            raise ValueError(f"{who} has no default for {field.name}: every setting needs one")
+    check_defaults(found, who)
 
 
 REGISTRY: Registry[type[Algorithm[Any]]] = Registry(

@@ -55,7 +55,10 @@ class StepCredit(TokenSums):
 
 @dataclass(frozen=True)
 class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
-    """loss = clipped surrogate of the steps' advantages + kl_coef KL."""
+    """ADCA-GRPO: group advantages that a judge's labels shift from step to step.
+
+    loss = clipped surrogate of the steps' advantages + kl_coef KL.
+    """
 
     without_judge: ClassVar[str] = "no-enable"
 

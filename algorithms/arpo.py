@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from agents.rollout.forking.rule import FirstEntropy, Measure, TopUp
+from agents.rollout.forking.settings import FirstEntropy, Measure, TopUp
 from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, ForkPoint, Loss, Needs, Sampling, require, without_gradient
 from algorithms.formulas.groups import group_advantage, lengths, zero_groups
@@ -65,7 +65,10 @@ class EpisodeCredit(TokenSums):
 
 @dataclass(frozen=True)
 class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
-    """loss = clipped surrogate of the group advantages, soft or hard, + kl_coef KL."""
+    """ARPO: group advantages over episodes that fork where the policy is uncertain after an observation.
+
+    loss = clipped surrogate of the group advantages, soft or hard, + kl_coef KL.
+    """
 
     group: int = 16
     """M: episodes per task, forks included."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 
-from agents.rollout.forking.rule import ForkPoint as ForkPoint
-from agents.rollout.forking.rule import Sampling as Sampling
+from agents.rollout.forking.settings import ForkPoint as ForkPoint
+from agents.rollout.forking.settings import Sampling as Sampling
 from agents.tree import Batch, Forward
 
 if TYPE_CHECKING:

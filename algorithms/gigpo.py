@@ -57,7 +57,10 @@ class RowSums(TokenSums):
 
 @dataclass(frozen=True)
 class GiGPO(TokenLoss, Algorithm[RowSums]):
-    """loss = clipped surrogate of A_E + omega A_S, token by token, + kl_coef KL. A sequence is a turn here."""
+    """GiGPO: group advantages of the episode plus those of the turns taken in the same state.
+
+    loss = clipped surrogate of A_E + omega A_S, token by token, + kl_coef KL. A sequence is a turn here.
+    """
 
     group: int = 8
     """Episodes per task."""

@@ -82,7 +82,10 @@ class GroupCredit:
 
 @dataclass(frozen=True)
 class GRPO(TokenClip, KLPenalty, Algorithm[GroupCredit]):
-    """loss = clipped surrogate of the group advantages + kl_coef KL."""
+    """GRPO: every token has the advantage of its episode over the group of its task; no critic.
+
+    loss = clipped surrogate of the group advantages + kl_coef KL.
+    """
 
     group: int = 8
     """Episodes per task."""

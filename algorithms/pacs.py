@@ -101,7 +101,10 @@ class LabelCredit:
 
 @dataclass(frozen=True)
 class PACS(KLPenalty, Algorithm[LabelCredit]):
-    """loss = cross-entropy between the verdicts and the policy's group-relative scores + kl_coef KL."""
+    """PACS: the policy's own log-ratios, relative to the group, are trained to classify success.
+
+    loss = cross-entropy between the verdicts and the policy's group-relative scores + kl_coef KL.
+    """
 
     group: int = 8
     """Episodes per task."""

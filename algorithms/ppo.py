@@ -64,8 +64,11 @@ class TokenCredit:
 
 @dataclass(frozen=True)
 class PPO(TokenLoss, Algorithm[TokenCredit]):
-    """loss = policy + value_coef critic + kl_coef KL. The critic shares no trained parameter with the policy, and both
-    losses have one aggregation."""
+    """PPO: advantages of tokens from a separate critic.
+
+    loss = policy + value_coef critic + kl_coef KL. The critic shares no trained parameter with the policy, and both
+    losses have one aggregation.
+    """
 
     group: int = 1
     """Episodes per task. The critic is the baseline."""

@@ -72,7 +72,10 @@ class TurnCredit:
 
 @dataclass(frozen=True)
 class SelfAC(TurnClip, KLPenalty, Algorithm[TurnCredit]):
-    """loss = alpha critic + (1 - alpha) policy + kl_coef KL, each a mean over turns (KL: over tokens)."""
+    """Self-AC: the policy's own body is the critic of turns, trained in the same pass.
+
+    loss = alpha critic + (1 - alpha) policy + kl_coef KL, each a mean over turns (KL: over tokens).
+    """
 
     group: int = 1
     """Episodes per task. The critic is the baseline, so distinct tasks teach more than repeated ones."""

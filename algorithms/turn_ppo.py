@@ -58,7 +58,10 @@ class RowCredit:
 
 @dataclass(frozen=True)
 class TurnPPO(TurnClip, KLPenalty, Algorithm[RowCredit]):
-    """loss = policy + value_coef critic + kl_coef KL, each a mean over turns (KL: over tokens)."""
+    """Turn-PPO: PPO whose actions are turns, with a value for every state.
+
+    loss = policy + value_coef critic + kl_coef KL, each a mean over turns (KL: over tokens).
+    """
 
     group: int = 1
     """Episodes per task. The critic is the baseline."""

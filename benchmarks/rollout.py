@@ -28,7 +28,7 @@ from transformers import PreTrainedModel
 from agent_envs.wiki.env import WikiEnv
 from agents.engine.hf import HFEngine
 from agents.rollout.play import rollout
-from agents.text.chat import ChatSettings
+from agents.text.settings import ChatSettings
 from agents.tree.episode import Job
 from benchmarks import sampled, wiki_steps
 from benchmarks.timing import Spread, finish, interleaved, one_thread, print_table, ratio, seconds

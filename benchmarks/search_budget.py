@@ -32,8 +32,7 @@ from rich.console import Console
 
 from agent_envs import registry
 from agent_envs.core import Task
-from agents.rollout.search.scorers import SEARCHERS, ScorerKind
-from agents.rollout.search.settings import Strategy, ToTSettings
+from agents.rollout.search.settings import SEARCHERS, ScorerKind, Strategy, ToTSettings
 from benchmarks import timing
 from benchmarks.cells import Cells
 from runners.config import UserError, plain, run_program

@@ -20,7 +20,7 @@ from agent_envs.core import Task
 from agents.engine.hf import HFEngine
 from agents.model.actor_critic import ActorCritic
 from agents.rollout.play import rollout
-from agents.rollout.react import ReActSettings
+from agents.rollout.settings import ReActSettings
 from agents.text.chat import Chat
 from agents.tree.episode import Job
 from agents.tree.merge import grow

@@ -33,8 +33,8 @@ from rich.console import Console
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
-from agents.model.actor_critic import LoraSettings
 from agents.model.attention.onednn_linear import widen
+from agents.model.settings import LoraSettings
 from benchmarks.sampled import endless
 from benchmarks.single_turn import GROUP, LEARNING_RATE, Ours, Shape, Split, prompts, reward
 from benchmarks.timing import Spread, finish, one_thread, print_table, ratio

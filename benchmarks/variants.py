@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from agents.model.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.model.actor_critic import ActorCritic
 from agents.model.attention.mask import tree_mask
+from agents.model.settings import CriticSettings, LoraSettings
 from agents.tree import Batch, Forward, Kind, Node
 
 VOCABULARY = 2048

@@ -1,15 +1,17 @@
-"""Programs: train, evaluate, pretrain."""
+"""Programs, and the rooms that they are made of."""
 
 import importlib.util
 import sys
 from pathlib import Path
 from typing import NoReturn
 
+from runners import lazy
+
 _NEEDED = ("torch", "transformers", "peft", "gymnasium", "tantivy", "rapidfuzz", "tyro", "rich", "yaml", "matplotlib")
 
 
 def check_install() -> None:
-    """Ends the program with one line when something it needs is missing or hidden by another package."""
+    """Defers heavy libraries; ends the program with one line when one is missing or another package hides ours."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         _stop(f"{', '.join(missing)} not installed: run `make install`, or `pip install -e .`, in this folder")
@@ -20,8 +22,9 @@ def check_install() -> None:
         if found != here:
             _stop(
                 f"the package {name!r} comes from {found}, not from {here}: another installed package has the "
-                "same name (openai-agents does); use an environment of its own"
+                "same name (openai-agents does); use a virtual environment of its own"
             )
+    lazy.install()
 
 
 def _stop(message: str) -> NoReturn:

@@ -23,6 +23,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import tyro
 import yaml
 
+from runners import lazy
 from runners.command_line.help import short_help
 
 T = TypeVar("T")
@@ -102,11 +103,13 @@ def parse(
     run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
     both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)
     if wants_all:
-        tyro.cli(both, args=["--help"], description=f"{about} --config FILE reads settings from YAML, TOML or JSON.")
+        with lazy.hidden():
+            text = f"{about} --config FILE reads settings from YAML, TOML or JSON."
+            tyro.cli(both, args=["--help"], prog=_program(), description=text)
     if wants_help:
         defaults = {name: default.default for name, _, default in fields[1:]}
         choices: Callable[[], Mapping[str, Sequence[str]]] = getattr(first, "choices", dict)
-        print(short_help(Path(sys.argv[0]).name, about, chosen, defaults, choices()), end="")
+        print(short_help(_program(), about, chosen, defaults, choices()), end="")
         sys.exit(0)
     parsed, stray = _one_line(lambda: tyro.cli(both, args=known, return_unknown_args=True))
     if stray:
@@ -114,6 +117,11 @@ def parse(
         flags += [f"--{name}.{f.name}" for name, part in classes.items() for f in dataclasses.fields(part)]
         raise UserError(_unknown(stray[0], [flag.replace("_", "-") for flag in flags]))
     return parsed.top, {name: getattr(parsed, name) for name in classes}
+
+
+def _program() -> str:
+    """The program as it was called, without its folder."""
+    return " ".join([Path(sys.argv[0].split(" ")[0]).name, *sys.argv[0].split(" ")[1:]])
 
 
 def _unknown(flag: str, known: list[str]) -> str:
@@ -126,7 +134,7 @@ def _one_line(call: Callable[[], Any]) -> Any:
     """Calls tyro and turns its boxed complaint into a UserError of one line."""
     printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(printed):
+        with contextlib.redirect_stderr(printed), lazy.hidden():
             return call()
     except SystemExit as stop:
         if not stop.code:

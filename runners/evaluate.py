@@ -33,10 +33,9 @@ from agent_envs import registry
 from agent_envs.core import Task, TextEnv
 from agent_envs.isolation.hosts import HostSettings
 from agents.engine import SamplingSettings
-from agents.rollout.play import FaultSettings
-from agents.rollout.react import ReActSettings
-from agents.rollout.search.scorers import ScorerKind
-from agents.text.chat import ChatSettings
+from agents.rollout.search.settings import ScorerKind
+from agents.rollout.settings import FaultSettings, ReActSettings
+from agents.text.settings import ChatSettings
 from runners.cloning.settings import TINY, PretrainSettings
 from runners.config import UserError, dump_json, parse, run_program
 from runners.evaluation import calibration_report, kinds

@@ -15,9 +15,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils import logging as hf_logging
 
 from agent_envs.core import TextEnv
-from agents.model.actor_critic import ActorCritic, LoraSettings
+from agents.model.actor_critic import ActorCritic
 from agents.model.attention.onednn_linear import widen
-from agents.text.chat import Chat, ChatSettings
+from agents.model.settings import LoraSettings
+from agents.text.chat import Chat
+from agents.text.settings import ChatSettings
 from runners.cloning.settings import TINY, PretrainSettings
 from runners.cloning.tiny_model import ensure_tiny
 from runners.config import UserError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,12 +12,10 @@ from agent_envs.isolation.hosts import HostSettings
 from agents.engine.base import SamplingSettings
 from agents.engine.registry import ENGINES, EngineChoice
 from agents.judge import JudgeSettings
-from agents.model.actor_critic import LoraSettings
-from agents.model.value_head import CriticSettings, SeparateCriticSettings
-from agents.rollout.play import FaultSettings
-from agents.rollout.react import ReActSettings
-from agents.rollout.search.settings import ToTSettings
-from agents.text.chat import ChatSettings
+from agents.model.settings import CriticSettings, LoraSettings, SeparateCriticSettings
+from agents.rollout.registry import AGENTS, AgentChoice
+from agents.rollout.settings import FaultSettings, ReActSettings
+from agents.text.settings import ChatSettings
 from algorithms import REGISTRY, Algorithm, algorithm_class
 from algorithms.formulas.mismatch import Correction
 from runners import attribution_block
@@ -28,13 +25,6 @@ from runners.workers.play_settings import PlaySettings
 
 OLD_PRETRAIN = {"foretell": "predict"}
 """Names of settings of the tiny model in run folders of version 0.1."""
-
-
-class Agent(StrEnum):
-    """How a task is played: one action in every state, or a search."""
-
-    REACT = "react"
-    TOT = "tot"
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,7 @@ class Train:
     """Environment to learn; its settings are the flags --ENV.…"""
     algo: str = "selfac"
     """Algorithm; its hyper-parameters are the flags --ALGO.…"""
-    agent: Agent = Agent.REACT
+    agent: str = "react"
     """react takes one action in every state, tot searches a tree of actions led by the critic (--tot.…). Evaluations
     during the run play react in either case: they measure the policy."""
     engine: str = "hf"
@@ -186,7 +176,7 @@ class Train:
     @staticmethod
     def choices() -> dict[str, Sequence[str]]:
         """The names that a flag can take, for ``--help``."""
-        return {"env": registry.names(), "algo": REGISTRY.names(), "engine": ENGINES.names()}
+        return {"env": registry.names(), "algo": REGISTRY.names(), "engine": ENGINES.names(), "agent": AGENTS.names()}
 
     @staticmethod
     def adopted(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +188,9 @@ class Train:
 
 
 PREFIXES = {"hosts": "envs"}
-"""Flag prefixes that differ from the field of `RunSettings`. The prefix of ``env`` and ``algorithm`` is their name."""
+"""Flag prefixes that differ from the field of `RunSettings`."""
+NAMED = {"env": "env", "algorithm": "algo", "engine": "engine", "agent": "agent"}
+"""Fields of `RunSettings` whose prefix is a name: the field of `Train` that holds it."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +207,8 @@ class RunSettings:
     react: ReActSettings
     hosts: HostSettings
     faults: FaultSettings
-    tot: ToTSettings | None = None
+    agent: Any = None
+    """Settings of the agent ``train.agent``, beside ``react``."""
     critic: CriticSettings | SeparateCriticSettings | None = None
     judge: JudgeSettings | None = None
     chat: ChatSettings | None = None
@@ -230,7 +223,8 @@ class RunSettings:
         react = self.react if oracle is None else replace(self.react, oracle=oracle)
         slots = self.train.slots if slots is None else slots
         exact = self.train.exact if exact is None else exact
-        return PlaySettings(self.train.env, self.env, react, self.hosts, self.faults, slots, exact, self.engine_choice)
+        engine, agent = self.engine_choice, AgentChoice(self.train.agent, self.agent)
+        return PlaySettings(self.train.env, self.env, react, self.hosts, self.faults, slots, exact, engine, agent)
 
     @property
     def engine_choice(self) -> EngineChoice:
@@ -258,19 +252,21 @@ def parts_of(train: Train) -> dict[str, type]:
     Raises ValueError where two of them would have the same prefix, or one that of a flag of the run itself.
     """
     own = {PREFIXES.get(f.name, f.name) for f in fields(RunSettings)} | {f.name for f in fields(Train)}
-    chosen = (("environment", train.env), ("algorithm", train.algo), ("engine", train.engine))
-    for place, (what, name) in enumerate(chosen):
-        taken = own | {other for _, other in chosen[:place]}
-        if name in taken:
+    found = {}
+    for part, settings in classes_of(train).items():
+        prefix = prefix_of(train, part)
+        if prefix in found or (part in NAMED and prefix in own):
+            kind = {"env": "environment"}.get(part, part)
             raise ValueError(
-                f"the {what} cannot be called {name!r}: --{name} names other settings; rename its entry point"
+                f"the {kind} cannot be called {prefix!r}: --{prefix} names other settings; rename its entry point"
             )
-    return {prefix_of(train, part): settings for part, settings in classes_of(train).items()}
+        found[prefix] = settings
+    return found
 
 
 def prefix_of(train: Train, part: str) -> str:
     """The prefix of the flags of a field of `RunSettings`."""
-    return {"env": train.env, "algorithm": train.algo, "engine": train.engine, **PREFIXES}.get(part, part)
+    return getattr(train, NAMED[part]) if part in NAMED else PREFIXES.get(part, part)
 
 
 def classes_of(train: Train) -> dict[str, type]:
@@ -283,8 +279,8 @@ def classes_of(train: Train) -> dict[str, type]:
         "hosts": HostSettings,
         "faults": FaultSettings,
     }
-    if train.agent == Agent.TOT:
-        own["tot"] = ToTSettings
+    if (agent := AGENTS.get(train.agent).Config) is not None:
+        own["agent"] = agent
     if needs.critic:
         own["critic"] = CriticSettings
     if needs.token_critic:

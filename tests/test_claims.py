@@ -15,10 +15,12 @@ from torch import nn
 from agent_envs.identity import IdentityEnv
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
-from agents.model.actor_critic import ActorCritic, CriticSettings
+from agents.model.actor_critic import ActorCritic
+from agents.model.settings import CriticSettings
 from agents.rollout.play import rollout
-from agents.rollout.react import ReActSettings
-from agents.text.chat import CRITIC_TEXT, Chat
+from agents.rollout.settings import ReActSettings
+from agents.text.chat import Chat
+from agents.text.settings import CRITIC_TEXT
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Batch

@@ -6,6 +6,7 @@ import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -15,12 +16,12 @@ from torch import Tensor
 from agent_envs import registry
 from agent_envs.contract.check import check_text_env
 from agent_envs.identity import IdentityEnv
-from agents.text.chat import CRITIC_TEXT
+from agents.text.settings import CRITIC_TEXT
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Batch, Forward, Kind, Node
 from agents.tree.packing import pack
-from algorithms import ALGORITHMS, Algorithm, Loss
+from algorithms import REGISTRY, Algorithm, Loss
 from algorithms.base import floats
 from runners.folder import open_run_folder
 from runners.settings import read_settings
@@ -43,6 +44,9 @@ def reinforce() -> type[Algorithm[Tensor]]:
     return names["Reinforce"]  # type: ignore[return-value]
 
 
+Reinforce = reinforce()
+
+
 def test_the_algorithm_is_what_it_says() -> None:
     root = Node(Kind.STATE, (1,))
     for reward, count in ((1.0, 3), (0.0, 1)):
@@ -50,7 +54,7 @@ def test_the_algorithm_is_what_it_says() -> None:
         action.add(Node(Kind.STATE, (), terminated=True))
     batch = pack([root])
     new = Forward(batch.old_logp_T, torch.zeros(len(batch)))
-    algorithm = reinforce()()
+    algorithm = Reinforce()
     # Three episodes with advantage 0.25 and one with -0.75, each with log-probability -2.
     assert algorithm.credit(batch, new).tolist() == pytest.approx([3 * 0.25, -0.75])
     batch.old_logp_T[1:3] = -0.5
@@ -62,7 +66,7 @@ def test_the_algorithm_is_what_it_says() -> None:
 def test_one_line_each_and_the_program_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_text_env(EchoEnv, tasks=1)
     monkeypatch.setitem(registry.ENVS, "echo", f"{__name__}:EchoEnv")
-    monkeypatch.setitem(ALGORITHMS, "reinforce", reinforce())
+    monkeypatch.setitem(cast(dict[str, str], REGISTRY.builtin), "reinforce", f"{__name__}:Reinforce")
     words = EchoEnv().config.words
     tokenizer = build_tokenizer([f"word: {w} SAY({w})" for w in words], [*words, CRITIC_TEXT])
     build_model(tokenizer, TinySettings(width=32, mlp=48), seed=0).save_pretrained(tmp_path / "model")

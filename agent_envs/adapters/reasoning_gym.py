@@ -80,7 +80,7 @@ class State:
 
 
 class ReasoningGymEnv(TextEnv):
-    """Think in drafts, then answer once. The reward is 1 for full marks."""
+    """Solve a task of reasoning-gym: think in drafts, then answer once. The reward is 1 for full marks."""
 
     name: ClassVar[str] = "reasoning_gym"
     Config: ClassVar[type[Any]] = ReasoningGymConfig

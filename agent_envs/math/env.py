@@ -45,7 +45,7 @@ class State:
 
 
 class MathEnv(TextEnv):
-    """Problems solved in thoughts; the reward is 1 for the right answer."""
+    """Solve a mathematical problem in thoughts. The reward is 1 for the right answer."""
 
     name: ClassVar[str] = "math"
     Config: ClassVar[type[Any]] = MathConfig

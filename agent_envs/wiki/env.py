@@ -62,7 +62,7 @@ class State:
 
 
 class WikiEnv(TextEnv):
-    """Multi-hop questions over small wikis; the reward comes with SUBMIT."""
+    """Answer multi-hop questions with the pages of a wiki. The reward comes with SUBMIT."""
 
     name: ClassVar[str] = "wiki"
     Config: ClassVar[type[Any]] = WikiConfig

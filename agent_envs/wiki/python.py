@@ -18,7 +18,7 @@ class WikiPythonConfig(PythonSettings, WikiConfig):
 
 
 class WikiPythonEnv(PythonTool, WikiEnv):
-    """Multi-hop questions over small wikis, with a python tool."""
+    """Answer multi-hop questions with the pages of a wiki and a Python tool."""
 
     name: ClassVar[str] = "wiki_python"
     Config: ClassVar[type[Any]] = WikiPythonConfig

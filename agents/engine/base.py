@@ -107,11 +107,11 @@ class Capabilities:
     """A request's tokens depend on its own tokens, seed and policy only, bit for bit: token k uses number k of the
     uniform numbers of Philox(key=seed)."""
     forks: bool = False
-    """`Request.fork_of` opens a session as an exact copy of another."""
+    """`Request.fork_of` opens a session as an exact copy of another, and `Request.skip` goes on with a turn."""
     full_entropy: bool = False
     """`Completion.entropy` is over the whole vocabulary, not over a few alternatives."""
     thought_cuts: bool = False
-    """`Request.cut` stops where a thought factor ends, and `Request.skip` goes on with a turn."""
+    """`Request.cut` stops where a thought factor ends."""
 
 
 class Engine(Protocol):

@@ -6,10 +6,10 @@ An engine of another package is a class like `HuggingFace`, named by the entry-p
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent_envs.plugins import Registry
+from agent_envs.plugins import Registry, check_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -87,14 +87,9 @@ class HuggingFace:
 
 def check_kind(found: Any, who: str) -> None:
     """Raises ValueError unless ``found`` has a frozen ``Config`` with defaults, and ``open``."""
-    config = getattr(found, "Config", None)
     if not callable(getattr(found, "open", None)):
         raise ValueError(f"{who} has no open(opening, settings)")
-    if not (isinstance(config, type) and is_dataclass(config) and vars(config)["__dataclass_params__"].frozen):
-        raise ValueError(f"{who} has no Config that is a frozen dataclass")
-    for field in fields(config):
-        if field.default is MISSING and field.default_factory is MISSING:
-            raise ValueError(f"{who} has no default for {field.name}: every setting needs one")
+    check_settings(getattr(found, "Config", None), who)
 
 
 ENGINES: Registry[EngineKind] = Registry(

@@ -23,7 +23,7 @@ from agents.tree.packing import pack
 
 
 class CriticJudge:
-    """See :class:`agents.judge.base.Judge`.
+    """Labels a step by the change of the critic's value. See `agents.judge.base.Judge`.
 
     ``model`` has a value head that was trained with ``prompt`` and ``discount``, and reads the episodes' tokens.
     """

@@ -76,7 +76,10 @@ class _Failed(Exception):  # noqa: N818
 
 
 class EndpointJudge:
-    """See :class:`agents.judge.base.Judge`. ``sleep`` waits so many seconds; tests need not."""
+    """Asks a model behind an OpenAI-compatible endpoint. See `agents.judge.base.Judge`.
+
+    ``sleep`` waits this many seconds; tests pass one that does not.
+    """
 
     def __init__(
         self,

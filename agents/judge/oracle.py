@@ -15,7 +15,9 @@ from agents.tree.tree import ROUNDING
 
 
 class OracleJudge:
-    """GOOD: the chance of success that the environment tells rose, or did not change; BAD: it fell; None: not told.
+    """Labels a step by the change of the environment's own chance of success.
+
+    GOOD: it rose, or did not change; BAD: it fell; None: the environment does not say.
 
     ``noise`` is the chance of each label to be turned round.
     """

@@ -18,9 +18,9 @@ from agents.tree.episode import Episode
 
 
 class PolicyJudge:
-    """See :class:`agents.judge.base.Judge`. ``refresh`` loads the policy that played into ``engine``.
+    """Asks the model that is trained. See `agents.judge.base.Judge`.
 
-    The engine is the judge's own, with no open session, and sessions long enough for question and answer.
+    ``refresh`` loads the policy that played into ``engine``, which is the judge's own, with no open session, and sessions long enough for question and answer.
     """
 
     def __init__(self, engine: Engine, chat: Chat, settings: JudgeSettings, refresh: Callable[[], None]) -> None:

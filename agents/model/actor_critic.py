@@ -21,28 +21,15 @@ from transformers import PreTrainedModel
 from agents.model import adapter_io, supported
 from agents.model.attention.blocks import TreePlan
 from agents.model.attention.interface import NAME, marker_mask
-from agents.model.value_head import CriticSettings, calibrate, value_head, waits, wide
+from agents.model.settings import CriticSettings, LoraSettings
+from agents.model.value_head import calibrate, value_head, waits, wide
 from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
 
 __all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelError"]
 
-SMALL_HEAD = CriticSettings()
+LORA, SMALL_HEAD = LoraSettings(), CriticSettings()
 ENTROPY_ROWS = 64  # at a time: what is thrown away again should fit a cache
-
-
-@dataclass(frozen=True)
-class LoraSettings:
-    """The adapter that is trained; everything else of the model stays frozen."""
-
-    rank: int = 8
-    """Rank of each LoRA matrix pair."""
-    alpha: float = 16
-    """LoRA scale: the update is multiplied by alpha / rank."""
-    dropout: float = 0.0
-    """Must be 0: with dropout no probability ratio is exact."""
-    targets: str | tuple[str, ...] = "all-linear"
-    """Names of the modules to adapt; "all-linear" is every linear layer but the output layer."""
 
 
 @dataclass
@@ -65,7 +52,7 @@ class ActorCritic(nn.Module):
     def __init__(
         self,
         model: PreTrainedModel,
-        lora: LoraSettings | None = LoraSettings(),
+        lora: LoraSettings | None = LORA,
         critic: CriticSettings | None = SMALL_HEAD,
         *,
         temperature: float = 1.0,

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from agents.model import adapter_io
-from agents.model.actor_critic import ActorCritic, LoraSettings
-from agents.model.value_head import SeparateCriticSettings, calibrate, value_head, waits, wide
+from agents.model.actor_critic import ActorCritic
+from agents.model.settings import LoraSettings, SeparateCriticSettings
+from agents.model.value_head import calibrate, value_head, waits, wide
 from agents.tree import Batch, Forward
 
 FILE = "critic.safetensors"

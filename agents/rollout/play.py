@@ -8,30 +8,24 @@ environment that breaks costs its own episode only: it is recorded, played again
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from agent_envs.core import PlayableEnv
 from agents.engine.base import Engine
-from agents.rollout.forking.policy import BranchingLoop
-from agents.rollout.forking.rule import Plan
-from agents.rollout.react import ReActSettings
-from agents.rollout.scheduler import FaultSettings as FaultSettings
-from agents.rollout.scheduler import Loop
-from agents.rollout.scheduler import Played as Played
-from agents.rollout.scheduler import Stalled as Stalled
-from agents.rollout.search.policy import SearchLoop
-from agents.rollout.search.scorers import Scorer, Scoring
-from agents.rollout.search.settings import ToTSettings
+from agents.rollout.forking.policy import Forking
+from agents.rollout.forking.settings import ForkPlan
+from agents.rollout.forking.slot import ForkSlot
+from agents.rollout.react import Player, ReAct
+from agents.rollout.scheduler import Chain, Played, RolloutOptions, Scheduler, Stalled
+from agents.rollout.search.policy import Searching
+from agents.rollout.search.scorers import Scorer
+from agents.rollout.search.settings import SearchPlan
+from agents.rollout.search.slot import SearchSlot
+from agents.rollout.settings import FaultSettings, ReActSettings
+from agents.rollout.slot import Slot
 from agents.text.chat import Chat
 from agents.tree.episode import Episode, Job
 
-
-@dataclass(frozen=True)
-class SearchPlan:
-    """How tasks are searched, and what their states are scored by. It is sent to other processes."""
-
-    tot: ToTSettings
-    scoring: Scoring
+__all__ = ["Played", "Stalled", "rollout"]
 
 
 def rollout(
@@ -41,7 +35,8 @@ def rollout(
     jobs: Sequence[Job],
     settings: ReActSettings | None = None,
     *,
-    plan: Plan | None = None,
+    player: Player = ReAct,
+    plan: ForkPlan | None = None,
     search: SearchPlan | None = None,
     scorer: Scorer | None = None,
     faults: FaultSettings | None = None,
@@ -52,14 +47,22 @@ def rollout(
     """Plays ``jobs``.
 
     ``make_env`` is called at most once per open slot, and again for each environment that broke; environments are used
-    again. They reset and step in ``threads`` threads. With ``exact`` the engine waits for all that it has asked: the
+    again. They reset and step in ``threads`` threads. With ``exact`` the engine waits for all environments: the
     same jobs then give the same bits, whatever the timing. Without it a slow environment never holds up the others.
-    ``on_episode`` hears of each episode as it ends. With a ``plan`` the jobs of a task, which stand together, are the
-    numbers that its episodes may have: some begin, others fork from them (`forking`). With a ``search`` every job
-    is one (`search`), which ``scorer`` leads; what comes of it is a `Searched` episode. Raises Stalled.
+    ``on_episode`` is called with each episode as it ends. With a ``plan`` the jobs of a task, which stand together, are
+    the numbers that its episodes may have: some begin, others fork from them (`forking`). With a ``search`` every job
+    is one (`search`), which ``scorer`` leads; what comes of it is a `Searched` episode. Raises Stalled, and EngineError
+    where the engine cannot do what is asked.
     """
-    options = (make_env, engine, chat, jobs, settings or ReActSettings(), faults or FaultSettings())
-    rest = (exact, on_episode, threads)
+    options = RolloutOptions(
+        make_env, engine, chat, jobs, settings or ReActSettings(), faults or FaultSettings(), exact, on_episode,
+        threads, player,
+    )  # fmt: skip
     if search is not None:
-        return SearchLoop(search.tot, scorer, search.scoring.discount, *options, *rest).run()
-    return (Loop(*options, *rest) if plan is None else BranchingLoop(plan, *options, *rest)).run()
+        searches = Scheduler[SearchSlot](options)
+        return searches.run(Searching(searches, search, scorer))
+    if plan is not None:
+        forks = Scheduler[ForkSlot](options)
+        return forks.run(Forking(forks, plan))
+    chains = Scheduler[Slot](options)
+    return chains.run(Chain(chains))

@@ -9,7 +9,7 @@ no tokens; the last allowed turn goes on to the end of the message.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault, FaultKind, Stage, blamed
 from agents.engine.base import Completion, Request, StopReason
+from agents.rollout.settings import ReActSettings
 from agents.text.chat import Chat
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
@@ -44,27 +45,6 @@ class ThoughtTurns:
             case {"opening": str() as opening, "turns": int() as turns} if turns >= 1:
                 return cls(opening, turns)
         raise EnvFault(FaultKind.GARBAGE, Stage.RESET, "reset must tell the opening and the turns of thoughts")
-
-
-@dataclass(frozen=True)
-class ReActSettings:
-    """How an episode is played."""
-
-    max_action_tokens: int = 96
-    """Longest action in tokens; a longer one is cut and, as a rule, not understood by the environment."""
-    max_tokens: int = 2048
-    """Longest episode in tokens; a longer one is truncated."""
-    call_limit: int = 0
-    """So many actions are answered with an observation; what is done after that ends the episode, or is not done at
-    all, and the episode is truncated. 0: the environment's own limit."""
-    name_empty: bool = False
-    """Say ``Tool(NAME) returned empty output.`` where an action was answered with nothing."""
-    oracle: bool = False
-    """Record what the environment knows of every state: its own chance of success. The agent never sees it."""
-
-    def __post_init__(self) -> None:
-        if self.call_limit < 0:
-            raise ValueError(f"call_limit must not be negative, but is {self.call_limit}")
 
 
 class ReAct:
@@ -111,7 +91,7 @@ class ReAct:
 
     def fork(self, env: PlayableEnv, job: Job, session: int) -> ReAct:
         """Another player at the same state, on its own ``env``, which stands there too."""
-        twin = ReAct(env, self.chat, job, session, self.settings)
+        twin = type(self)(env, self.chat, job, session, self.settings)
         twin.length, twin.thoughts, twin.episode = self.length, self.thoughts, self.episode.fork(job)
         return twin
 
@@ -209,6 +189,10 @@ class ReAct:
             cut=self.chat.thought_ends if cuts else None,
         )
         return self.request
+
+
+Player = Callable[[PlayableEnv, Chat, Job, int, ReActSettings], ReAct]
+"""Who plays an episode: `ReAct`, or what an agent of another package makes of the same arguments."""
 
 
 def anchor(observation: str) -> str:

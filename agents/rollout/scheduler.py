@@ -1,7 +1,7 @@
-"""A rollout in progress: who is in play, whom the engine and whom an environment has to answer.
+"""A rollout in progress: which jobs are in play, and what the engine and the environments still have to answer.
 
-Invariant: see `play`. A seat is one job in play: it has an environment of its own and at most one session of
-the engine, which is open from its first request until the episode is over.
+Invariant: see `play`. The scheduler owns slots, environments, faults and the order of everything; a `SchedulingPolicy`
+decides how a job becomes an episode: one action after another (`Chain`), by forks, or by a search.
 """
 
 from __future__ import annotations
@@ -12,34 +12,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from agent_envs.core import PlayableEnv
-from agent_envs.isolation.faults import EnvFault, HostLost, Stage, blamed
-from agents.engine.base import Completion, Engine, Request
-from agents.rollout.react import ReAct, ReActSettings
+from agent_envs.isolation.faults import EnvFault, HostLost
+from agents.engine.base import Completion, Engine, Request, need
+from agents.rollout.react import Player, ReAct
+from agents.rollout.settings import FaultSettings, ReActSettings
+from agents.rollout.slot import MakeEnv, Slot, close_all
 from agents.text.chat import Chat
 from agents.tree.episode import Episode, Fault, Job
-
-
-@dataclass(frozen=True)
-class FaultSettings:
-    """What is done about environments that break; a bad action of the model is no fault."""
-
-    retries: int = 2
-    """How often an episode is played again after its environment broke; then it is left out of the update."""
-    max_rate: float = 0.5
-    """The run stops when more than this share of the last 200 attempts broke."""
-    stall_seconds: float = 900.0
-    """The run stops when no episode has ended for so long."""
-
-    def __post_init__(self) -> None:
-        if self.retries < 0:
-            raise ValueError(f"retries must not be negative, but is {self.retries}")
-        if not 0 < self.max_rate <= 1:
-            raise ValueError(f"max_rate must lie above 0 and up to 1, not {self.max_rate}")
-        if not self.stall_seconds > 0:
-            raise ValueError(f"stall_seconds must be above 0, not {self.stall_seconds}")
 
 
 class Stalled(RuntimeError):  # noqa: N818
@@ -53,7 +35,7 @@ class Played:
     outcomes: list[Episode | Fault]
     """One for each job, in their order: the episode, or what broke the last attempt at it."""
     faults: list[Fault] = field(default_factory=list)
-    """All attempts that broke, also those that were made good."""
+    """All attempts that broke, also those that a later attempt made up for."""
     seconds_env: float = 0.0
     """Time the engine stood still for environments; what they did meanwhile is not counted."""
 
@@ -63,94 +45,90 @@ class Played:
         return [outcome for outcome in self.outcomes if isinstance(outcome, Episode)]
 
 
-class Seat:
-    """One job in play; its methods run in a thread of the pool."""
+@dataclass(frozen=True)
+class RolloutOptions:
+    """What a rollout plays, on what, and how (`play.rollout`)."""
 
-    def __init__(
-        self,
-        session: int,
-        job: Job,
-        make_env: Callable[[], PlayableEnv],
-        env: PlayableEnv | None = None,
-        player: ReAct | None = None,
-    ) -> None:
-        self.session, self.job, self.make_env, self.env = session, job, make_env, env
-        self._player = player
-        self.open = False
-        """Whether the engine has a session for it."""
-
-    @property
-    def player(self) -> ReAct:
-        """Who plays; there from the beginning on."""
-        assert self._player is not None
-        return self._player
-
-    def begin(self, play: Callable[[PlayableEnv, Job, int], ReAct]) -> Request | None:
-        if self.env is None:
-            with blamed(Stage.MAKE):
-                self.env = self.make_env()
-        self._player = play(self.env, self.job, self.session)
-        return self._player.start()
-
-    def turn(self, completion: Completion) -> Request | None:
-        return self.player.turn(completion)
-
-    def abandon(self) -> None:
-        """Closes an environment that is known to be broken, or that nobody needs any more."""
-        if self.env is not None:
-            with contextlib.suppress(Exception):
-                self.env.close()
+    make_env: MakeEnv
+    engine: Engine
+    chat: Chat
+    jobs: Sequence[Job]
+    settings: ReActSettings
+    faults: FaultSettings
+    exact: bool
+    on_episode: Callable[[Episode], None] | None
+    threads: int
+    player: Player
 
 
-class Loop:
-    """A rollout in progress. What branches overrides the methods below "what may be done otherwise"."""
+S = TypeVar("S", bound=Slot)
 
-    kind: type[Seat] = Seat
 
-    def __init__(
-        self,
-        make_env: Callable[[], PlayableEnv],
-        engine: Engine,
-        chat: Chat,
-        jobs: Sequence[Job],
-        settings: ReActSettings,
-        faults: FaultSettings,
-        exact: bool,
-        on_episode: Callable[[Episode], None] | None,
-        threads: int,
-    ) -> None:
-        self.make_env, self.engine, self.chat, self.jobs = make_env, engine, chat, jobs
-        self.settings, self.faults, self.exact, self.on_episode = settings, faults, exact, on_episode
+class SchedulingPolicy(Protocol[S]):
+    """How jobs become episodes. The scheduler calls it in one thread, in an order that timing does not change."""
+
+    sessions_per_job: int
+    """Sessions of the engine that a job may need at once."""
+
+    def admit(self) -> None:
+        """Queues the first jobs."""
+
+    def slot(self, session: int, job: Job, env: PlayableEnv | None) -> S:
+        """The slot of a job that comes into play."""
+
+    def answered(self, slot: S, request: Request | None) -> None:
+        """The slot's environment has reset or stepped; None: the episode is over."""
+
+    def completed(self, completion: Completion) -> None:
+        """The engine has sampled what was asked."""
+
+    def idle(self) -> None:
+        """Neither the engine nor an environment is asked for anything."""
+
+    def close(self, slot: S) -> None:
+        """Closes the engine's sessions of a slot that leaves."""
+
+    def ended(self, session: int) -> None:
+        """A job has come to its end, as an episode or as a fault."""
+
+
+class Scheduler(Generic[S]):
+    """A rollout in progress."""
+
+    def __init__(self, options: RolloutOptions) -> None:
+        self.options, self.engine, self.jobs = options, options.engine, options.jobs
         self.done: dict[int, Episode | Fault] = {}
         self.broken: list[Fault] = []
         self.waiting: deque[tuple[int, Job]] = deque()
-        self.active: dict[int, Seat] = {}
-        self.idle: list[PlayableEnv] = []
-        self.stepping: dict[Future[Any], tuple[Seat, Callable[[Seat, Any], None]]] = {}
-        """What environments are asked now, of whom, and who takes the answer."""
+        self.active: dict[int, S] = {}
+        self.spare: list[PlayableEnv] = []
+        """Environments of episodes that are over, for the next ones."""
+        self.asked: dict[Future[Any], tuple[S, Callable[[S, Any], None]]] = {}
+        """What environments are doing now, for which slot, and who takes the answer."""
         self.stood_still, self.last_end = 0.0, monotonic()
-        self.pool = ThreadPoolExecutor(threads)
+        self.pool = ThreadPoolExecutor(options.threads)
+        self.policy: SchedulingPolicy[S]
 
-    def run(self) -> Played:
+    def run(self, policy: SchedulingPolicy[S]) -> Played:
+        """Plays all jobs. Raises Stalled."""
+        self.policy = policy
         try:
-            self.admit()
+            policy.admit()
             while self.waiting or self.active:
                 self.fill()
                 self.collect()
                 for completion in self.engine.step() if self.engine.pending else ():
-                    self.completed(self.seat_of(completion.session), completion)
+                    policy.completed(completion)
                 self.collect()
                 self.check_progress()
-            for env in self.idle:
+            for env in self.spare:
                 with contextlib.suppress(EnvFault):  # its episodes are over
                     env.close()
         except Exception:
-            wait(self.stepping)
-            for seat in self.active.values():
-                seat.abandon()
-            for env in self.idle:
-                with contextlib.suppress(Exception):  # the first error is the one to be seen
-                    env.close()
+            wait(self.asked)
+            for slot in self.active.values():
+                slot.abandon()
+            close_all(self.spare)  # the first error is the one to be seen
             raise
         finally:
             # After an interrupt nobody waits for an environment that may hang.
@@ -158,100 +136,121 @@ class Loop:
         return Played([self.done[i] for i in range(len(self.jobs))], self.broken, self.stood_still)
 
     def fill(self) -> None:
-        while self.waiting and len(self.active) < self.engine.slots:
+        """Brings waiting jobs into play while the engine has sessions for them."""
+        while self.waiting and (len(self.active) + 1) * self.policy.sessions_per_job <= self.engine.slots:
             session, job = self.waiting.popleft()
-            env = self.idle.pop() if self.idle else None
-            seat = self.active[session] = self.kind(session, job, self.make_env, env)
-            self.ask(seat, self.answered, seat.begin, self.play)
+            env = self.spare.pop() if self.spare else None
+            slot = self.active[session] = self.policy.slot(session, job, env)
+            self.ask(slot, self.policy.answered, slot.begin, self.play)
 
     def play(self, env: PlayableEnv, job: Job, session: int) -> ReAct:
-        return ReAct(env, self.chat, job, session, self.settings)
+        return self.options.player(env, self.options.chat, job, session, self.options.settings)
 
-    def ask(self, seat: Seat, then: Callable[[Seat, Any], None], call: Callable[..., Any], *arguments: Any) -> None:
-        self.stepping[self.pool.submit(call, *arguments)] = (seat, then)
+    def ask(self, slot: S, then: Callable[[S, Any], None], call: Callable[..., Any], *arguments: Any) -> None:
+        """Has ``call`` done in a thread; ``then`` takes its answer."""
+        self.asked[self.pool.submit(call, *arguments)] = (slot, then)
 
     def collect(self) -> None:
         """Takes what the environments answered, in the order in which they were asked."""
         started = monotonic()
-        if self.exact:
-            wait(self.stepping)
-        elif self.stepping and not self.engine.pending:  # nothing to compute, nothing to hold up
-            wait(self.stepping, return_when=FIRST_COMPLETED)
-        for future in [f for f in self.stepping if f.done()]:
-            seat, then = self.stepping.pop(future)
+        if self.options.exact:
+            wait(self.asked)
+        elif self.asked and not self.engine.pending:  # nothing to compute, nothing to hold up
+            wait(self.asked, return_when=FIRST_COMPLETED)
+        for future in [f for f in self.asked if f.done()]:
+            slot, then = self.asked.pop(future)
             try:
                 answer = future.result()
             except HostLost:
-                self.leave(seat)
-                self.waiting.append((seat.session, seat.job))
+                self.leave(slot)
+                self.waiting.append((slot.session, slot.job))
             except EnvFault as error:
-                self.leave(seat)
-                self.give_up_or_retry(seat.session, Fault.of(seat.job, error))
+                self.fail(slot, error)
             else:
-                then(seat, answer)
+                then(slot, answer)
         self.stood_still += monotonic() - started
+        if not self.engine.pending and not self.asked:
+            self.policy.idle()
 
-    def answered(self, seat: Seat, request: Request | None) -> None:
-        """The environment of ``seat`` is ready for the next action, or the episode is over."""
-        if request is not None:
-            self.ready(seat, request)
-            return
-        del self.active[seat.session]
-        if seat.open:
-            self.engine.close_session(seat.session)
-        if len(self.idle) + len(self.active) < self.engine.slots and seat.env is not None:
-            self.idle.append(seat.env)
-        else:
-            seat.abandon()
-        episode = self.done[seat.session] = seat.player.episode
-        self.last_end = monotonic()
-        if self.on_episode:
-            self.on_episode(episode)
-        self.ended(seat.session)
-
-    def submit(self, seat: Seat, request: Request) -> None:
+    def submit(self, slot: S, request: Request) -> None:
+        if request.cut is not None:
+            need(self.engine, "thought_cuts", "an environment whose turns are thoughts")
         self.engine.submit(request)
-        seat.open = True
+        slot.open = True
 
-    def leave(self, seat: Seat) -> None:
+    def finish(self, slot: S, episode: Episode, *, reuse: bool) -> None:
+        """Takes a slot whose episode is over out of play; with ``reuse`` its environment may serve another."""
+        del self.active[slot.session]
+        self.policy.close(slot)
+        if reuse and slot.env is not None and len(self.spare) + len(self.active) < self.engine.slots:
+            self.spare.append(slot.env)
+        else:
+            slot.abandon()
+        self.done[slot.session] = episode
+        self.last_end = monotonic()
+        if self.options.on_episode:
+            self.options.on_episode(episode)
+        self.policy.ended(slot.session)
+
+    def leave(self, slot: S) -> None:
         """Takes a job with a broken environment out of play."""
-        del self.active[seat.session]
-        if seat.open:
-            self.engine.close_session(seat.session)
-        seat.abandon()
+        del self.active[slot.session]
+        self.policy.close(slot)
+        slot.abandon()
+
+    def fail(self, slot: S, error: EnvFault) -> None:
+        """Takes a broken slot out of play; its job is played again, or given up."""
+        self.leave(slot)
+        self.give_up_or_retry(slot.session, Fault.of(slot.job, error))
 
     def give_up_or_retry(self, session: int, fault: Fault) -> None:
         self.broken.append(fault)
-        if fault.job.attempt < self.faults.retries:
+        if fault.job.attempt < self.options.faults.retries:
             self.waiting.append((session, replace(fault.job, attempt=fault.job.attempt + 1)))
         else:
             self.done[session] = fault
-            self.ended(session)
+            self.policy.ended(session)
 
     def check_progress(self) -> None:
-        if monotonic() - self.last_end > self.faults.stall_seconds:
+        limit = self.options.faults.stall_seconds
+        if monotonic() - self.last_end > limit:
             newest = f"; newest fault: {self.broken[-1]}" if self.broken else ""
             raise Stalled(
-                f"no episode has ended for {self.faults.stall_seconds:g} s, {len(self.active)} are in play{newest}; "
+                f"no episode has ended for {limit:g} s, {len(self.active)} are in play{newest}; "
                 "raise --faults.stall-seconds, or look at the environment"
             )
 
-    # -- what may be done otherwise ------------------------------------------------------------------------------
+
+class Chain:
+    """Every job is one episode with one session, one action after another."""
+
+    sessions_per_job = 1
+
+    def __init__(self, scheduler: Scheduler[Slot]) -> None:
+        self.scheduler = scheduler
 
     def admit(self) -> None:
-        """Lets jobs begin as soon as there are slots."""
-        self.waiting.extend(enumerate(self.jobs))
+        self.scheduler.waiting.extend(enumerate(self.scheduler.jobs))
 
-    def seat_of(self, session: int) -> Seat:
-        """Whose request a session of the engine serves."""
-        return self.active[session]
+    def slot(self, session: int, job: Job, env: PlayableEnv | None) -> Slot:
+        return Slot(session, job, self.scheduler.options.make_env, env)
 
-    def ready(self, seat: Seat, request: Request) -> None:
-        """An episode has read what it was answered, and goes on with ``request``."""
-        self.submit(seat, request)
+    def answered(self, slot: Slot, request: Request | None) -> None:
+        if request is None:
+            self.scheduler.finish(slot, slot.player.episode, reuse=True)
+        else:
+            self.scheduler.submit(slot, request)
 
-    def completed(self, seat: Seat, completion: Completion) -> None:
-        self.ask(seat, self.answered, seat.turn, completion)
+    def completed(self, completion: Completion) -> None:
+        slot = self.scheduler.active[completion.session]
+        self.scheduler.ask(slot, self.answered, slot.turn, completion)
+
+    def idle(self) -> None:
+        pass
+
+    def close(self, slot: Slot) -> None:
+        if slot.open:
+            self.scheduler.engine.close_session(slot.session)
 
     def ended(self, session: int) -> None:
-        """A job has come to its end, as an episode or as a fault."""
+        pass

@@ -20,18 +20,8 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
 from agents.text.errors import ChatError
+from agents.text.settings import CRITIC_TEXT, ChatSettings
 from agents.text.thoughts import ThoughtEnds
-
-CRITIC_TEXT = "Critic Mode! Evaluate the current state with a single expressive word:"
-"""The shadow prompt of the Self-AC slides."""
-
-
-@dataclass(frozen=True)
-class ChatSettings:
-    """How conversations are written."""
-
-    tool_role: str = "tool"
-    """Role of observations; templates without it get them as user messages."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,10 @@ class ExactCredit:
 
 @dataclass(frozen=True)
 class ExactCritic(TurnClip, Algorithm[ExactCredit]):
-    """The clipped loss over turns, its advantages from the oracle. It learns success; rewards have no part in it."""
+    """A control: the clipped loss over turns with advantages from the environment's oracle.
+
+    It learns success; rewards have no part in it.
+    """
 
     group: int = 1
     """Episodes per task."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NaiveAC(Algorithm[TurnCredit]):
-    """Self-AC without the shared pass."""
+    """A control: Self-AC without the shared pass."""
 
     formula: SelfAC = SelfAC()  # noqa: RUF009 (it is frozen)
     """The loss."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agents.text.chat import CRITIC_TEXT
+from agents.text.settings import CRITIC_TEXT
 from agents.tiny.settings import TinySettings
 
 TINY = "tiny"

@@ -21,7 +21,8 @@ from transformers.utils import logging as hf_logging
 
 from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import Drill, SettingsError, TextEnv
-from agents.text.chat import CRITIC_TEXT, Chat
+from agents.text.chat import Chat
+from agents.text.settings import CRITIC_TEXT
 from agents.tiny import critic_exercises, muon
 from agents.tiny import model as tiny_model
 from agents.tiny import tokenizer as tiny_tokenizer

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agent_envs.core import Task, TextEnv
 from agents.engine import SamplingSettings
-from agents.rollout.play import SearchPlan
+from agents.rollout.search.settings import SearchPlan
 from agents.tree.episode import Episode, Fault, Job
 from runners.config import UserError
 from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k

@@ -15,7 +15,7 @@ from agents.model.actor_critic import ActorCritic
 from agents.model.adapter_io import HEAD_FILE
 from agents.model.separate_critic import FILE as CRITIC_FILE
 from agents.model.state_values import Critic
-from agents.text.chat import ChatSettings
+from agents.text.settings import ChatSettings
 from algorithms.base import Algorithm
 from runners.cloning.settings import PretrainSettings
 from runners.models import BaseSpec, device_of, load_base, source_of

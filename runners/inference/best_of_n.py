@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agents.rollout.search.scorers import ScorerKind
+from agents.rollout.search.settings import ScorerKind
 from runners.inference.figures import Point
 from runners.inference.lines import Line, Weights, scores
 from runners.inference.settings import Agent

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from agents.rollout.search.scorers import ScorerKind
+from agents.rollout.search.settings import ScorerKind
 from runners.inference.lines import Line, Weights, running
 from runners.intervals import Interval, bootstrap, percentile, task_draws
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.rollout.search.scorers import ScorerKind
+from agents.rollout.search.settings import ScorerKind
 from runners.intervals import Interval, bootstrap, bootstrap_gain
 
 

@@ -13,7 +13,8 @@ from random import Random
 from agent_envs.actions import ActionError, Grammar
 from agent_envs.boxed import boxed
 from agents.model.state_values import Critic
-from agents.rollout.search.scorers import LogprobForm, ScorerKind, logprob_of
+from agents.rollout.search.scorers import logprob_of
+from agents.rollout.search.settings import LogprobForm, ScorerKind
 from agents.tree.episode import Episode, Fault
 from runners.evaluation.measure import Result
 

@@ -12,9 +12,7 @@ from rich.console import Console
 from agent_envs.core import Task, TextEnv
 from agents.engine import SamplingSettings
 from agents.model.state_values import Critic
-from agents.rollout.play import SearchPlan
-from agents.rollout.search.scorers import ScorerKind, Scoring
-from agents.rollout.search.settings import ToTSettings
+from agents.rollout.search.settings import ScorerKind, Scoring, SearchPlan, ToTSettings
 from agents.tree.episode import Searched
 from algorithms.base import ValueMeaning
 from runners.config import UserError

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agents.rollout.search.scorers import SEARCHERS, LogprobForm, ScorerKind
-from agents.rollout.search.settings import ToTSettings
+from agents.rollout.search.settings import SEARCHERS, LogprobForm, ScorerKind, ToTSettings
 
 
 class Agent(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.model.actor_critic import ActorCritic
 from agents.model.separate_critic import SeparateActorCritic
-from agents.model.value_head import SeparateCriticSettings
+from agents.model.settings import SeparateCriticSettings
 from runners.models import Base
 from runners.settings import RunSettings
 

@@ -20,7 +20,8 @@ from agents.judge.critic import CriticJudge
 from agents.judge.endpoint import EndpointJudge
 from agents.judge.oracle import OracleJudge
 from agents.judge.policy import PolicyJudge
-from agents.model.actor_critic import ActorCritic, CriticSettings
+from agents.model.actor_critic import ActorCritic
+from agents.model.settings import CriticSettings
 from agents.text.chat import Chat
 from agents.tree.episode import Episode
 from algorithms.base import Algorithm, JudgedAlgorithm

@@ -20,9 +20,9 @@ from torch import Tensor
 from agent_envs import registry
 from agent_envs.core import TextEnv
 from agents.judge import JudgeKind
+from agents.model.settings import CriticSettings
 from agents.model.state_values import Critic
-from agents.model.value_head import CriticSettings
-from agents.rollout.forking.rule import Plan
+from agents.rollout.forking.settings import ForkPlan
 from agents.rollout.play import Played
 from agents.tree.episode import Job
 from agents.tree.merge import Tree, grow
@@ -88,7 +88,7 @@ class Training:
         react = replace(settings.react, oracle=any(asks_oracle.values()))
         sampling = self.algorithm.sampling
         self.group = sampling.group
-        self.plan = None if sampling.initial is None else Plan(sampling, self.algorithm.branch)
+        self.plan = None if sampling.initial is None else ForkPlan(sampling, self.algorithm.branch)
         self.search = search_of(settings)
         if self.plan and self.group > train.slots:
             raise UserError(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agents.rollout.play import SearchPlan
-from agents.rollout.search.scorers import ScorerKind, Scoring
-from agents.rollout.search.settings import ToTSettings
+from agents.rollout.search.settings import ScorerKind, Scoring, SearchPlan, ToTSettings
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Searched
 from runners.config import UserError
@@ -17,8 +15,8 @@ from runners.settings import RunSettings
 
 def search_of(settings: RunSettings) -> SearchPlan | None:
     """How the run searches; None where it does not. Raises UserError."""
-    train, algorithm, tot = settings.train, settings.algorithm, settings.tot
-    if tot is None:
+    train, algorithm, tot = settings.train, settings.algorithm, settings.agent
+    if not isinstance(tot, ToTSettings):
         return None
     if not algorithm.needs.search:
         raise UserError(

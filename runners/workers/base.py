@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agents.engine import SamplingSettings
-from agents.rollout.forking.rule import Plan
-from agents.rollout.play import Played, SearchPlan
+from agents.rollout.forking.settings import ForkPlan
+from agents.rollout.play import Played
+from agents.rollout.search.settings import SearchPlan
 from agents.tree.episode import Job
 
 BASE_MODEL = b""
@@ -28,7 +29,7 @@ class Spec:
 
     jobs: tuple[Job, ...]
     sampling: SamplingSettings
-    plan: Plan | None = None
+    plan: ForkPlan | None = None
     """How the jobs of each task branch; None: each job is an episode that begins at the root."""
     search: SearchPlan | None = None
     """How the tasks are searched; every job is then a search."""

@@ -10,8 +10,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from agents.engine import SamplingSettings
-from agents.rollout.forking.rule import Plan
-from agents.rollout.play import FaultSettings, Played, SearchPlan, Stalled
+from agents.rollout.forking.settings import ForkPlan
+from agents.rollout.play import Played, Stalled
+from agents.rollout.search.settings import SearchPlan
+from agents.rollout.settings import FaultSettings
 from agents.tree.episode import Job
 from runners.config import UserError
 from runners.workers.base import BASE_MODEL, Spec, WorkerLost, Workers
@@ -44,7 +46,7 @@ class Controller:
         jobs: Sequence[Job],
         sampling: SamplingSettings,
         on_end: Callable[[], None] | None = None,
-        plan: Plan | None = None,
+        plan: ForkPlan | None = None,
         search: SearchPlan | None = None,
     ) -> Played:
         """Plays ``jobs`` with the loaded policy; with a ``plan`` they are the episodes that each task may have,

@@ -7,8 +7,8 @@ from typing import Any
 
 from agent_envs.isolation.hosts import HostSettings
 from agents.engine.registry import EngineChoice
-from agents.rollout.react import ReActSettings
-from agents.rollout.scheduler import FaultSettings
+from agents.rollout.registry import AgentChoice
+from agents.rollout.settings import FaultSettings, ReActSettings
 
 
 @dataclass(frozen=True)
@@ -23,3 +23,4 @@ class PlaySettings:
     slots: int
     exact: bool
     engine: EngineChoice = EngineChoice()  # noqa: RUF009 (it is frozen)
+    agent: AgentChoice = AgentChoice()  # noqa: RUF009

@@ -36,15 +36,15 @@ class ProcessWorkers:
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._lock = Lock()
         self._closed = False
-        self._seats = [_Seat() for _ in range(count)]
-        self._threads = [Thread(target=self._serve, args=(seat,), daemon=True) for seat in self._seats]
+        self._slots = [_Slot() for _ in range(count)]
+        self._threads = [Thread(target=self._serve, args=(slot,), daemon=True) for slot in self._slots]
 
     def start(self) -> str:
-        for seat in self._seats:
-            self._launch(seat)
+        for slot in self._slots:
+            self._launch(slot)
         said = ""
-        for seat in self._seats:
-            said = self._answer(seat)
+        for slot in self._slots:
+            said = self._answer(slot)
         for thread in self._threads:
             thread.start()
         return f"{said}, in each of {self.count} processes"
@@ -60,16 +60,16 @@ class ProcessWorkers:
         return future
 
     def kill(self, worker: int) -> None:
-        child = self._seats[worker].child
+        child = self._slots[worker].child
         if child is not None:
             child.kill()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            for seat in self._seats:
-                if seat.child is not None:
-                    seat.child.kill()
+            for slot in self._slots:
+                if slot.child is not None:
+                    slot.child.kill()
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -78,49 +78,49 @@ class ProcessWorkers:
 
     # -- one worker, in its thread -------------------------------------------------------------------------------
 
-    def _serve(self, seat: _Seat) -> None:
+    def _serve(self, slot: _Slot) -> None:
         while (work := self._queue.get()) is not None:
             spec, version, on_end, future = work
             try:
-                future.set_result(self._play(seat, spec, version, on_end))
+                future.set_result(self._play(slot, spec, version, on_end))
             except Exception as error:
                 future.set_exception(error)
 
-    def _play(self, seat: _Seat, spec: Spec, version: int, on_end: Callable[[], None] | None) -> Played:
+    def _play(self, slot: _Slot, spec: Spec, version: int, on_end: Callable[[], None] | None) -> Played:
         last = ""
         for _ in range(_TRIES):
             policy = self._policy
             try:
-                if seat.child is None:
-                    self._launch(seat)
-                    self._answer(seat)
-                if policy is not None and seat.version != policy[0]:
-                    self._ask(seat, "load", *policy)
-                    seat.version = policy[0]
-                return self._ask(seat, "play", spec, version, on_end=on_end)
+                if slot.child is None:
+                    self._launch(slot)
+                    self._answer(slot)
+                if policy is not None and slot.version != policy[0]:
+                    self._ask(slot, "load", *policy)
+                    slot.version = policy[0]
+                return self._ask(slot, "play", spec, version, on_end=on_end)
             except (EOFError, TimeoutError) as error:
                 if self._closed:
                     raise WorkerLost("the workers were closed") from None
-                last = self._bury(seat, error)
+                last = self._bury(slot, error)
         raise WorkerLost(f"a rollout worker was lost {_TRIES} times over the same episodes: {last}")
 
-    def _launch(self, seat: _Seat) -> None:
+    def _launch(self, slot: _Slot) -> None:
         with self._lock:
             if self._closed:
                 raise EOFError
-            seat.child, seat.version = Child("runners.workers.serve"), None
-        seat.child.send_bytes(pickle.dumps(self._setup), self._patience)
+            slot.child, slot.version = Child("runners.workers.serve"), None
+        slot.child.send_bytes(pickle.dumps(self._setup), self._patience)
 
-    def _ask(self, seat: _Seat, *message: Any, on_end: Callable[[], None] | None = None) -> Any:
-        assert seat.child is not None
-        seat.child.send_bytes(pickle.dumps(message), self._patience)
-        return self._answer(seat, on_end)
+    def _ask(self, slot: _Slot, *message: Any, on_end: Callable[[], None] | None = None) -> Any:
+        assert slot.child is not None
+        slot.child.send_bytes(pickle.dumps(message), self._patience)
+        return self._answer(slot, on_end)
 
-    def _answer(self, seat: _Seat, on_end: Callable[[], None] | None = None) -> Any:
+    def _answer(self, slot: _Slot, on_end: Callable[[], None] | None = None) -> Any:
         """What the worker answers. Raises EOFError or TimeoutError when it is lost."""
-        assert seat.child is not None
+        assert slot.child is not None
         while True:
-            kind, value = pickle.loads(seat.child.recv_bytes(self._patience))
+            kind, value = pickle.loads(slot.child.recv_bytes(self._patience))
             if kind == "done":
                 return value
             if kind == "stale":
@@ -130,9 +130,9 @@ class ProcessWorkers:
             if on_end:
                 on_end()
 
-    def _bury(self, seat: _Seat, error: Exception) -> str:
+    def _bury(self, slot: _Slot, error: Exception) -> str:
         """Ends a lost worker and says in one line what became of it."""
-        child, seat.child = seat.child, None
+        child, slot.child = slot.child, None
         if child is None:
             return "it could not be started"
         how = f"it said nothing for {self._patience:g} s" if isinstance(error, TimeoutError) else child.ending(2.0)
@@ -141,7 +141,7 @@ class ProcessWorkers:
         return f"{how}; last it said: {lines[-1]}" if lines else how
 
 
-class _Seat:
+class _Slot:
     """A worker's place: the process that sits there now and the policy that it loaded."""
 
     def __init__(self) -> None:

@@ -14,7 +14,8 @@ import torch
 
 from agent_envs.core import SettingsError
 from agent_envs.isolation.child import Channel, connect
-from agents.model.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.model.actor_critic import ActorCritic
+from agents.model.settings import CriticSettings, LoraSettings
 from agents.model.state_values import Critic
 from agents.rollout.play import Stalled
 from agents.text.errors import ChatError, ModelError

@@ -15,8 +15,9 @@ from agents.engine.base import need
 from agents.engine.registry import Opening
 from agents.model.adapter_io import HEAD
 from agents.model.state_values import Critic
-from agents.rollout.play import Played, SearchPlan, rollout
+from agents.rollout.play import Played, rollout
 from agents.rollout.search.scorers import Scorer, scorer_of
+from agents.rollout.search.settings import SearchPlan
 from agents.text.chat import Chat
 from runners.workers.base import BASE_MODEL, Spec, StaleWorker, check_sum
 from runners.workers.play_settings import PlaySettings as PlaySettings
@@ -67,6 +68,7 @@ class Worker:
             self.chat,
             spec.jobs,
             self.settings.react,
+            player=self.settings.agent.player(),
             plan=spec.plan,
             search=spec.search,
             scorer=self.scorer(spec.search),

@@ -13,9 +13,9 @@ from agent_envs.core import PlayableEnv
 from agent_envs.identity import IdentityEnv
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
-from agents.rollout.forking.rule import ForkPoint, Plan, Sampling
-from agents.rollout.play import FaultSettings, Played, rollout
-from agents.rollout.react import ReActSettings
+from agents.rollout.forking.settings import ForkPlan, ForkPoint, Sampling
+from agents.rollout.play import Played, rollout
+from agents.rollout.settings import FaultSettings, ReActSettings
 from agents.tree.episode import Episode, Job
 
 GROUP = 8
@@ -43,13 +43,13 @@ def rule(fork: ForkPoint, rng: Random) -> int:
     return sum(rng.random() < 0.4 + rise for _ in range(2))
 
 
-def plan(**options: Any) -> Plan:
-    return Plan(Sampling(**{"group": GROUP, "initial": 3, "tokens": 2} | options), rule)
+def plan(**options: Any) -> ForkPlan:
+    return ForkPlan(Sampling(**{"group": GROUP, "initial": 3, "tokens": 2} | options), rule)
 
 
 def play(
     jobs: Sequence[Job],
-    how: Plan | None,
+    how: ForkPlan | None,
     make_env: Callable[[], PlayableEnv] = IdentityEnv,
     settings: ReActSettings | None = None,
     retries: int = 2,

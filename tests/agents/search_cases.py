@@ -10,10 +10,10 @@ from rollout_cases import CHAT
 
 from agent_envs.core import PlayableEnv
 from agent_envs.identity import IdentityEnv
-from agents.rollout.play import FaultSettings, Played, SearchPlan, rollout
-from agents.rollout.react import ReActSettings
-from agents.rollout.search.scorers import Scorer, ScorerKind, Scoring, scorer_of
-from agents.rollout.search.settings import ToTSettings
+from agents.rollout.play import Played, rollout
+from agents.rollout.search.scorers import Scorer, scorer_of
+from agents.rollout.search.settings import ScorerKind, Scoring, SearchPlan, ToTSettings
+from agents.rollout.settings import FaultSettings, ReActSettings
 from agents.tree.episode import Episode, Job, Searched
 
 ORACLE = ReActSettings(oracle=True)

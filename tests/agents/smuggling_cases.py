@@ -14,8 +14,9 @@ from typing import Any, Self
 from agent_envs.core import Task
 from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
-from agents.rollout.react import ReActSettings
-from agents.text.chat import CRITIC_TEXT, Chat
+from agents.rollout.settings import ReActSettings
+from agents.text.chat import Chat
+from agents.text.settings import CRITIC_TEXT
 from agents.tree import Batch
 from agents.tree.episode import Episode, Job
 from agents.tree.merge import grow

@@ -9,7 +9,8 @@ from peft import PeftModel
 from torch import Tensor
 from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, of_actions, trees, truth, wake
 
-from agents.model.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.model.actor_critic import ActorCritic
+from agents.model.settings import CriticSettings, LoraSettings
 from agents.text.errors import ModelError
 from agents.tree import Batch
 from agents.tree.chunked_backward import forward_parts

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from agents.rollout.forking.rule import Branch, ForkPoint, Plan, Sampling, TaskPlan, TopUp
+from agents.rollout.forking.budget import Branch, TaskBudget
+from agents.rollout.forking.settings import ForkPlan, ForkPoint, Sampling, TopUp
 
 
 def branches(count: int, rng: random.Random) -> list[Branch]:
     return [Branch((rng.random(),), (rng.random(),), calls=1, rng=rng) for _ in range(count)]
 
 
-def played(sampling: Sampling, wish: Sequence[int], seed: int) -> tuple[TaskPlan, int, int]:
+def played(sampling: Sampling, wish: Sequence[int], seed: int) -> tuple[TaskBudget, int, int]:
     """(plan, forks, fresh) after a task in which everybody ends with some chance in every round."""
     rng = random.Random(seed)
-    plan = TaskPlan(Plan(sampling, lambda fork, rng: rng.choice(wish)))
+    plan = TaskBudget(ForkPlan(sampling, lambda fork, rng: rng.choice(wish)))
     live, forked, begun = plan.made, 0, 0
     while live:
         live = sum(rng.random() < 0.6 for _ in range(live))
@@ -45,7 +46,7 @@ def test_exactly_the_budget_is_spent(top_up: TopUp, initial: int, wish: Sequence
 
 def test_what_is_missing_begins_at_once_or_one_by_one() -> None:
     for top_up, begun in ((TopUp.AT_ONCE, [6, 0]), (TopUp.ONE_BY_ONE, [1, 1])):
-        plan = TaskPlan(Plan(Sampling(8, 2, top_up=top_up), lambda fork, rng: 0))
+        plan = TaskBudget(ForkPlan(Sampling(8, 2, top_up=top_up), lambda fork, rng: 0))
         assert [plan.decide([])[1] for _ in range(2)] == begun
 
 
@@ -56,7 +57,7 @@ def test_what_is_asked() -> None:
         seen.append(fork)
         return 2
 
-    plan = TaskPlan(Plan(Sampling(7, 3), rule))
+    plan = TaskBudget(ForkPlan(Sampling(7, 3), rule))
     live = branches(3, random.Random(0))
     assert plan.decide(live) == ([2, 2, 0], 0)
     assert [(f.live, f.made, f.left, f.calls) for f in seen] == [(3, 3, 4, 1), (3, 5, 2, 1)], "nobody asks for nothing"
@@ -79,4 +80,4 @@ def test_wrong_settings_say_so(wrong: dict[str, Any], says: str) -> None:
 
 def test_a_plan_needs_a_beginning() -> None:
     with pytest.raises(ValueError, match=r"Sampling\.initial"):
-        TaskPlan(Plan(Sampling(4), lambda fork, rng: 0))
+        TaskBudget(ForkPlan(Sampling(4), lambda fork, rng: 0))

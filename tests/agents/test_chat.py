@@ -23,8 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from agents.text.chat import CRITIC_TEXT, Chat, ChatSettings, plain_tokenizer
+from agents.text.chat import Chat, plain_tokenizer
 from agents.text.errors import ChatError
+from agents.text.settings import CRITIC_TEXT, ChatSettings
 from agents.tiny.tokenizer import CONTROL, build_tokenizer
 
 TEXTS = ["System: find the page.", "Where is Brunwick?", "1: Brunwick lies on the Ardel."]

@@ -11,7 +11,7 @@ from rollout_cases import jobs
 
 from agent_envs.identity import IdentityEnv
 from agent_envs.isolation.faults import FaultKind, HostLost, Stage
-from agents.rollout.forking.rule import Measure, TopUp
+from agents.rollout.forking.settings import Measure, TopUp
 from agents.tree.episode import Episode, Fault
 
 TASKS = 4

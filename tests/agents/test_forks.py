@@ -13,9 +13,9 @@ from fork_cases import GROUP, bits, engine, plan, play, rule
 from rollout_cases import CHAT, jobs, path
 
 from agent_envs.identity import IdentityEnv
-from agents.rollout.forking.rule import FirstEntropy, ForkPoint, Measure, Plan, Sampling, TopUp
-from agents.rollout.play import FaultSettings, rollout
-from agents.rollout.react import ReActSettings
+from agents.rollout.forking.settings import FirstEntropy, ForkPlan, ForkPoint, Measure, Sampling, TopUp
+from agents.rollout.play import rollout
+from agents.rollout.settings import FaultSettings, ReActSettings
 from agents.tree import Kind
 from agents.tree.episode import Episode
 from agents.tree.merge import grow
@@ -120,7 +120,7 @@ def test_the_default_measures_the_turn_after_the_observation_and_compares_it_wit
 
     for measure, first in product(Measure, FirstEntropy):
         seen.clear()
-        how = Plan(Sampling(3, 1, tokens=2, measure=measure, first=first, top_up=TopUp.ONE_BY_ONE), watch)
+        how = ForkPlan(Sampling(3, 1, tokens=2, measure=measure, first=first, top_up=TopUp.ONE_BY_ONE), watch)
         one, two, three = rollout(IdentityEnv, engine(), CHAT, jobs(1, 3), plan=how).episodes
         assert [fork.left for fork in seen] == [2, 1] and (one.forked_from, two.forked_from) == (None, 0)
 

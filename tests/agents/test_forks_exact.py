@@ -12,9 +12,9 @@ from rollout_cases import CHAT, jobs, path
 from agent_envs.identity import IdentityConfig, IdentityEnv
 from agents.engine.hf import HFEngine
 from agents.model.actor_critic import ActorCritic
-from agents.rollout.forking.rule import Measure
+from agents.rollout.forking.settings import Measure
 from agents.rollout.play import rollout
-from agents.rollout.react import ReActSettings
+from agents.rollout.settings import ReActSettings
 from agents.tiny.model import TinySettings, build_model
 from agents.tree import Batch
 from agents.tree.episode import Episode

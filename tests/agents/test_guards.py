@@ -16,10 +16,11 @@ from transformers import (
 )
 from tree_cases import CRITIC_PROMPT, SIZE, VOCABULARY, WINDOW, actor_critic, base, of_actions, trees, truth
 
-from agents.model.actor_critic import ActorCritic, CriticSettings, LoraSettings
+from agents.model.actor_critic import ActorCritic
 from agents.model.attention.blocks import TreePlan
 from agents.model.attention.interface import NAME, marker_mask
 from agents.model.attention.mask import additive, tree_mask
+from agents.model.settings import CriticSettings, LoraSettings
 from agents.text.errors import ModelError
 from agents.tree.packing import pack
 

@@ -21,7 +21,7 @@ from agents.judge.oracle import OracleJudge
 from agents.judge.policy import PolicyJudge
 from agents.judge.prompt import messages_of
 from agents.rollout.play import rollout
-from agents.rollout.react import ReActSettings
+from agents.rollout.settings import ReActSettings
 from agents.tree.episode import Episode
 from agents.tree.merge import grow
 from agents.tree.packing import pack

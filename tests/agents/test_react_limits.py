@@ -11,7 +11,8 @@ from rollout_cases import CHAT, engine, jobs, path
 from agent_envs.identity import IdentityEnv
 from agents.engine.base import Request
 from agents.rollout.play import rollout
-from agents.rollout.react import CALL_LIMIT, ReActSettings
+from agents.rollout.react import CALL_LIMIT
+from agents.rollout.settings import ReActSettings
 from agents.tree.episode import Episode
 
 

@@ -14,7 +14,7 @@ from agent_envs.core import SettingsError, Task
 from agent_envs.identity import IdentityConfig, IdentityEnv
 from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
-from agents.rollout.react import ReActSettings
+from agents.rollout.settings import ReActSettings
 from agents.tree import Node
 from agents.tree.episode import Episode, Job
 from agents.tree.merge import grow

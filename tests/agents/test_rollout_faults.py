@@ -13,7 +13,8 @@ from rollout_cases import CHAT, engine, jobs, path
 from agent_envs.core import BackendUnavailable
 from agent_envs.identity import IdentityEnv
 from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost, Stage
-from agents.rollout.play import FaultSettings, Stalled, rollout
+from agents.rollout.play import Stalled, rollout
+from agents.rollout.settings import FaultSettings
 from agents.tree.episode import Episode, Fault
 from agents.tree.merge import grow
 

@@ -11,9 +11,9 @@ from peft import PeftModel
 from torch import Tensor
 from tree_cases import FAMILIES, actor_critic, base, relative, trees, wake
 
-from agents.model.actor_critic import ActorCritic, LoraSettings
+from agents.model.actor_critic import ActorCritic
 from agents.model.separate_critic import FILE, SeparateActorCritic
-from agents.model.value_head import SeparateCriticSettings
+from agents.model.settings import LoraSettings, SeparateCriticSettings
 from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
 from agents.tree.chunked_backward import backward, cut, forward_parts

@@ -22,9 +22,10 @@ from agent_envs.math.env import MathEnv
 from agents.engine.base import Completion, Request, SamplingSettings, StopReason
 from agents.engine.fake import FakeEngine
 from agents.engine.hf import HFEngine
-from agents.rollout.forking.rule import Measure
+from agents.rollout.forking.settings import Measure
 from agents.rollout.play import rollout
-from agents.rollout.react import ReAct, ReActSettings, ThoughtTurns
+from agents.rollout.react import ReAct, ThoughtTurns
+from agents.rollout.settings import ReActSettings
 from agents.text.chat import Chat
 from agents.tiny.model import TinySettings, build_model
 from agents.tree import Kind, Node

@@ -14,9 +14,8 @@ from search_cases import ORACLE, search, searches, tree_bits
 from agent_envs.identity import IdentityEnv
 from agents.engine.base import Completion, Request, StopReason
 from agents.rollout.play import rollout
-from agents.rollout.search.scorers import ScorerKind
-from agents.rollout.search.settings import Rank, Strategy, ToTSettings
-from agents.rollout.search.tree import Search, Thought
+from agents.rollout.search.settings import Rank, ScorerKind, Strategy, ToTSettings
+from agents.rollout.search.strategy import Search, SearchNode
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 
@@ -126,8 +125,8 @@ class Told:
 
 
 def thought(
-    name: int, mother: Thought | None = None, reward: float = 0.0, over: bool = False, count: int = 1
-) -> Thought:
+    name: int, mother: SearchNode | None = None, reward: float = 0.0, over: bool = False, count: int = 1
+) -> SearchNode:
     job = jobs(1)[0]
     state = Node(Kind.STATE, (name,), terminated=over, success=bool(reward) if over else None)
     turns: list[tuple[Node, Node]] = [] if mother is None else list(mother.player.episode.turns)
@@ -138,16 +137,16 @@ def thought(
     player: Any = Told(Episode(job, Node(Kind.STATE, (0,)), turns=turns), job)
     request = None if over else Request(name, (name,), 5, 0)
     address = () if mother is None else (*mother.address, len(mother.children))
-    return Thought(player, request, state, mother, address, count)
+    return SearchNode(player, request, state, mother, address, count)
 
 
-def expand(s: Search, mother: Thought, children: list[Thought], scores: list[float]) -> None:
+def expand(s: Search, mother: SearchNode, children: list[SearchNode], scores: list[float]) -> None:
     said = Completion(0, (1,), (-1.0,), (1.0,), StopReason.END, 0)
     s.grow(mother, children, [said] * sum(c.count for c in children))
     s.take(children, scores)
 
 
-def names(thoughts: list[Thought]) -> list[int]:
+def names(thoughts: list[SearchNode]) -> list[int]:
     return [t.state.tokens[0] for t in thoughts]
 
 

@@ -13,10 +13,10 @@ from agent_envs.identity import IdentityConfig, IdentityEnv
 from agents.engine.hf import HFEngine
 from agents.model.actor_critic import ActorCritic
 from agents.model.state_values import Critic
-from agents.rollout.play import SearchPlan, rollout
-from agents.rollout.react import ReActSettings
-from agents.rollout.search.scorers import ScorerKind, Scoring, scorer_of
-from agents.rollout.search.settings import Rank, Strategy, ToTSettings
+from agents.rollout.play import rollout
+from agents.rollout.search.scorers import scorer_of
+from agents.rollout.search.settings import Rank, ScorerKind, Scoring, SearchPlan, Strategy, ToTSettings
+from agents.rollout.settings import ReActSettings
 from agents.tiny.model import TinySettings, build_model
 from agents.tree import Kind
 from agents.tree.episode import Searched

@@ -7,10 +7,10 @@ from test_thought_turns import ENV, model, path
 from agent_envs.math.env import MathEnv
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
-from agents.rollout.play import SearchPlan, rollout
-from agents.rollout.react import ReActSettings
-from agents.rollout.search.scorers import ScorerKind, Scoring, scorer_of
-from agents.rollout.search.settings import Rank, ToTSettings
+from agents.rollout.play import rollout
+from agents.rollout.search.scorers import scorer_of
+from agents.rollout.search.settings import Rank, ScorerKind, Scoring, SearchPlan, ToTSettings
+from agents.rollout.settings import ReActSettings
 from agents.tree import Kind
 from agents.tree.episode import Episode, Job, Searched
 

@@ -19,7 +19,8 @@ from transformers import (
     Qwen3Config,
 )
 
-from agents.model.actor_critic import ActorCritic, LoraSettings
+from agents.model.actor_critic import ActorCritic
+from agents.model.settings import LoraSettings
 from agents.tree import Batch, Forward, Kind, Node
 
 VOCABULARY = 61

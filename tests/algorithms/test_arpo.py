@@ -15,7 +15,7 @@ from algorithm_pieces import in_pieces
 from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
 
-from agents.rollout.forking.rule import ForkPoint, Plan
+from agents.rollout.forking.settings import ForkPlan, ForkPoint
 from agents.tree import Node
 from algorithms.arpo import ARPO
 from algorithms.formulas.groups import Aggregation
@@ -199,7 +199,7 @@ def test_how_entropies_become_a_number() -> None:
 
 def test_a_plan_travels() -> None:
     arpo = ARPO(group=6, initial_rollouts=2)
-    plan = pickle.loads(pickle.dumps(Plan(arpo.sampling, arpo.branch)))
+    plan = pickle.loads(pickle.dumps(ForkPlan(arpo.sampling, arpo.branch)))
     assert (plan.sampling.group, plan.sampling.initial) == (6, 2)
     draws = [[rule(point(0.5, 0.5), random.Random(i)) for i in range(50)] for rule in (plan.rule, arpo.branch)]
     assert draws[0] == draws[1] and 0 < sum(draws[0]) < 50

@@ -13,7 +13,7 @@ from inference_cases import line
 from rich.console import Console
 from run_cases import training
 
-from agents.rollout.search.scorers import ScorerKind
+from agents.rollout.search.settings import ScorerKind
 from benchmarks import search_budget
 from benchmarks.cells import Cells
 from benchmarks.search_budget import SearchBudget, conditions, measure, player_of, shortest

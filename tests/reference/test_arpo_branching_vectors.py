@@ -20,9 +20,10 @@ from reference_deviations import deviation
 from agent_envs.core import Task
 from agents.engine.base import Completion, Request
 from agents.engine.fake import FakeEngine
-from agents.rollout.forking.rule import Branch, ForkPoint, Plan, TaskPlan
+from agents.rollout.forking.budget import Branch, TaskBudget
+from agents.rollout.forking.settings import ForkPlan, ForkPoint
 from agents.rollout.play import rollout
-from agents.rollout.react import ReActSettings
+from agents.rollout.settings import ReActSettings
 from agents.text.chat import Chat
 from agents.tree.episode import Job
 from algorithms.arpo import ARPO, top_entropy
@@ -84,7 +85,7 @@ def trace(
 ) -> tuple[list[Row], list[int], int]:
     """(rows in the order in which they began, active ones per round, calls): the loop, with our plan deciding."""
     arpo, batch = settings(case), case.hyper["batch"]
-    plans = [TaskPlan(Plan(arpo.sampling, arpo.branch)) for _ in range(batch)]
+    plans = [TaskBudget(ForkPlan(arpo.sampling, arpo.branch)) for _ in range(batch)]
     rows = [Row(task) for task in range(batch) for _ in range(plans[task].made)]
     active, counts, calls = list(rows), [], 0
     for number, script in enumerate(rounds):
@@ -262,7 +263,7 @@ def test_the_rollout_plays_the_same_trace(case: Case) -> None:
     engine = Scripted(case.inputs["scripted_rounds"])
     jobs = [Job(Task("t", "train", ""), sample) for sample in range(case.hyper["budget_M"])]
     limit = ReActSettings(call_limit=case.hyper["tool_call_limit"])
-    played = rollout(Tool, engine, cast(Chat, Words()), jobs, limit, plan=Plan(arpo.sampling, rule))
+    played = rollout(Tool, engine, cast(Chat, Words()), jobs, limit, plan=ForkPlan(arpo.sampling, rule))
     assert engine.active == case.outputs["active_per_round"] and not draws.left
     paths = [[t for pair in e.turns for node in pair for t in node.tokens] for e in played.episodes]
     for path, theirs, mask in zip(paths, case.outputs["responses"], case.outputs["loss_mask"], strict=True):

@@ -56,14 +56,15 @@ def test_settings_reach_those_who_have_them(tmp_path: Path) -> None:
     )
     selfac, grpo, mine = found.entrants(SILENT).values()
     assert (selfac.train.algo, grpo.train.algo, mine.train.algo) == ("selfac", "grpo", "grpo")
-    assert selfac.parts["selfac"].gae_lambda == 0.5 and selfac.parts["critic"].detach_body
-    assert "critic" not in grpo.parts and "selfac" not in grpo.parts
-    assert (grpo.parts["grpo"].group, mine.parts["grpo"].group) == (8, 4)
-    assert grpo.parts["grpo"].clip_low == mine.parts["grpo"].clip_low == 0.1
+    parts = selfac.settings.by_prefix()
+    assert parts["selfac"].gae_lambda == 0.5 and parts["critic"].detach_body
+    assert not {"critic", "selfac"} & grpo.settings.by_prefix().keys()
+    others = [entrant.settings.algorithm for entrant in (grpo, mine)]
+    assert [(a.group, a.clip_low) for a in others] == [(8, 0.1), (4, 0.1)]
     assert [e.train.lr for e in (selfac, grpo, mine)] == [1e-4] * 3, "the command line is above an entrant's own"
     assert [e.train.minibatches for e in (selfac, grpo, mine)] == [3, 3, 2], "an entrant's own is above what is for all"
     for entrant in (selfac, grpo, mine):
-        assert entrant.parts["identity"].length == 4 and not entrant.train.exact
+        assert entrant.settings.env.length == 4 and not entrant.train.exact
         assert (entrant.train.env_steps, entrant.train.test_tasks) == (100, 0)
     assert found.baseline == "selfac" and plan(tmp_path, *TWO, "--baseline", "grpo").baseline == "grpo"
     run = mine.run(tmp_path, 7)
@@ -148,12 +149,12 @@ def test_a_run_with_other_settings_is_left_alone(tmp_path: Path) -> None:
         begun.save()
     with pytest.raises(UserError, match=r"was run with other settings .* was .*, is .*: name another folder"):
         check(run)
-    same = replace(run, train=begun.train, parts=begun.parts)
+    same = replace(run, settings=begun.settings)
     check(same)
     assert (train_command(same) or [])[-2:] == ["--resume", str(run.folder)]
     (run.folder / "summary.json").write_text("{}")
     assert train_command(same) is None
-    other = replace(same, parts={**same.parts, "grpo": replace(same.parts["grpo"], clip_low=0.11)})
+    other = replace(same, settings=replace(same.settings, algorithm=replace(same.settings.algorithm, clip_low=0.11)))
     with pytest.raises(UserError, match=r"grpo.clip_low was 0.2, is 0.11"):
         train_command(other)
 

@@ -13,7 +13,7 @@ import pytest
 from run_cases import training
 
 from agent_envs.core import Task
-from agents.rollout.react import ReActSettings
+from agents.rollout.settings import ReActSettings
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 from runners import evaluate

@@ -14,7 +14,7 @@ import pytest
 from inference_cases import line
 
 from agent_envs.identity import IdentityEnv
-from agents.rollout.search.scorers import LogprobForm, ScorerKind
+from agents.rollout.search.settings import LogprobForm, ScorerKind
 from runners.config import UserError, parse
 from runners.evaluate import Evaluate, parts_of
 from runners.inference import best_of_n, early_stop

@@ -150,7 +150,7 @@ def test_the_same_seed_is_the_same_task() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--env", "identety"], "did you mean 'identity'"),
+        (["--env", "identety"], "did you mean identity"),
         (["--env", "identity", "--task", "none"], "no task 'none'"),
         (["--env", "identity", "--split", "none"], "none"),
         (["--env", "identity", "--identity.length", "0"], "identity: "),

@@ -12,7 +12,8 @@ from agent_envs.math.env import MathEnv
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
-from agents.text.chat import CRITIC_TEXT, Chat
+from agents.text.chat import Chat
+from agents.text.settings import CRITIC_TEXT
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Kind, Node
 from agents.tree.episode import Job

@@ -39,7 +39,7 @@ CASES: dict[str, tuple[str, list[str], str]] = {
     "bad value": ("train", ["--episodes", "many"], "--episodes"),
     "value out of range": ("train", ["--episodes", "0"], "episodes must be at least 1"),
     "bad setting of the environment": ("train", ["--env", "identity", "--identity.length", "0"], "identity: "),
-    "unknown environment": ("train", ["--env", "wikki"], "unknown environment 'wikki'; did you mean 'wiki'?"),
+    "unknown environment": ("train", ["--env", "wikki"], "did you mean wiki?"),
     "unknown algorithm": ("train", ["--algo", "selfact"], "unknown algorithm 'selfact'"),
     "missing model": ("train", ["--env", "identity", "--model", "{tmp}/none", "--out", "{tmp}/a"], "no model at"),
     "empty model folder": ("train", ["--env", "identity", "--model", "{tmp}", "--out", "{tmp}/b"], "cannot load"),

@@ -17,7 +17,6 @@ from agents.rollout.search.scorers import ByValue
 from agents.tree.episode import Searched
 from agents.tree.merge import grow
 from runners.config import UserError
-from runners.settings import Agent
 from runners.workers.serve import Setup
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -115,7 +114,7 @@ def test_a_search_is_led_by_the_value_head_that_was_sent(tmp_path: Path) -> None
 
 
 def _spec(run: Any) -> Any:
-    from agents.text.chat import ChatSettings
+    from agents.text.settings import ChatSettings
     from runners.models import BaseSpec
 
     return BaseSpec(run.source, "cpu", "float32", ChatSettings())
@@ -141,11 +140,11 @@ def test_what_cannot_be_searched_is_one_line(argv: tuple[str, ...], told: str, t
     [
         (("--tot.branch", "3"), "unknown flag --tot.branch"),
         (("--agent", "tot", "--tot.search", "puct", "--tot.nodes", "9", "--tot.beam", "3"), "beam acts with bfs"),
-        (("--agent", "tree"), "--agent"),
+        (("--agent", "tree"), "unknown agent 'tree'; there are react, tot"),
     ],
 )
 def test_settings_without_effect_are_refused(argv: tuple[str, ...], told: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=told):
         settings(tmp_path / "no", *argv)
     searching = settings(tmp_path / "yes", "--agent", "tot")
-    assert searching.train.agent == Agent.TOT and searching.tot.branch == 4
+    assert searching.train.agent == "tot" and searching.agent.branch == 4

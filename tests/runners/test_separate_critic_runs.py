@@ -15,7 +15,7 @@ from torch import Tensor
 from agents.engine import SamplingSettings
 from agents.model.separate_critic import FILE, SeparateActorCritic
 from agents.tree.merge import Tree, grow
-from runners.evaluate import Evaluate, policies_of
+from runners.evaluation.policies import load_policies
 from runners.runs import read_run
 from runners.training.run import Training
 
@@ -74,9 +74,7 @@ def test_every_state_has_a_value_in_the_records_and_the_agent_needs_no_critic(tm
     assert sums.pop(FILE)
     manifest.write_text(json.dumps(sums))
     read = read_run(folder)
-    found = policies_of(
-        Evaluate(env="identity", model=str(folder)), run.make_env(), read.parts, Console(file=io.StringIO())
-    )
+    found = load_policies(str(folder), read.settings.play(), Console(file=io.StringIO()))
     trained = found.adapters["trained"]
     assert trained is not None and all(torch.equal(x, trained[name]) for name, x in policy.items())
     found.worker.close()

@@ -155,7 +155,7 @@ def alive(pid: int) -> bool:
 
 
 def pids(workers: ProcessWorkers) -> list[int]:
-    return [seat.child.pid for seat in workers._seats if seat.child is not None]
+    return [slot.child.pid for slot in workers._slots if slot.child is not None]
 
 
 def test_a_worker_killed_while_it_plays_costs_nothing_but_time(

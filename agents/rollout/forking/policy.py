@@ -1,13 +1,13 @@
 """A rollout whose episodes fork while they are played.
 
-Invariants: a task's episodes go in rounds: who of them forks is decided when all that are in play have ended a turn
+Invariants: a task's episodes go in rounds: which of them fork is decided when all that are in play have ended a turn
 (and have begun the next, where that is what is measured), so neither timing nor other tasks matter. A fork is a copy of
 the episode's record, of its environment and of its session, cut where its turn begins; from there on it samples by the
 seeds of its own job. What was sampled to be measured stays with the episode it was sampled for, and is what it would
-have said unmeasured.
+have been unmeasured.
 
-A job whose environment breaks is begun again at the root, as a new attempt, wherever it had come from; the others of
-its task are not touched. Whoever merely loses a host that another environment broke gets a fresh environment, in which
+A job whose environment breaks is begun again at the root, as a new attempt, wherever it came from; the others of its
+task are not touched. A slot that merely loses a host that another environment broke gets a fresh environment, in which
 what was done is done again.
 """
 
@@ -18,26 +18,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import Any
 
+from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault
-from agents.engine.base import Completion, Request, StopReason
-from agents.rollout.forking.rule import Branch, FirstEntropy, Measure, Plan, TaskPlan
-from agents.rollout.forking.slots import BranchingSeat, Newborn
-from agents.rollout.scheduler import Loop, Seat
+from agents.engine.base import Completion, Request, StopReason, need
+from agents.rollout.forking.budget import Branch, TaskBudget
+from agents.rollout.forking.settings import FirstEntropy, ForkPlan, Measure
+from agents.rollout.forking.slot import Fork, ForkSlot
+from agents.rollout.scheduler import Scheduler
 from agents.tree.episode import Fault, Job
 
 
 @dataclass
-class Family:
+class Group:
     """The episodes of one task."""
 
-    plan: TaskPlan
+    budget: TaskBudget
     next: int
     """Session of the next one to begin."""
     live: set[int] = field(default_factory=set)
     """Sessions of those that have begun and not ended; broken ones that will be played again are among them."""
-    parked: dict[int, Seat] = field(default_factory=dict)
+    parked: dict[int, ForkSlot] = field(default_factory=dict)
     """Those that have ended a turn and wait for the others."""
     measuring: set[int] = field(default_factory=set)
     """Sessions for which the engine samples what is to be measured."""
@@ -45,154 +46,170 @@ class Family:
     """What it has sampled: the beginning of a session's next turn."""
 
 
-class BranchingLoop(Loop):
-    """See :class:`agents.rollout.scheduler.Loop`. The jobs of a task stand together, as many as its budget allows."""
+class Forking:
+    """See `agents.rollout.scheduler.SchedulingPolicy`. A task's jobs stand together, as many as its budget allows.
 
-    kind = BranchingSeat
+    Raises ValueError for jobs or slots that do not suit the plan, and EngineError for an engine that cannot fork.
+    """
 
-    def __init__(self, plan: Plan, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.plan, group = plan, plan.sampling.group
-        if len(self.jobs) % group or any(len({j.task.id for j in self.of(i)}) > 1 for i in self.firsts):
-            raise ValueError(f"every task of a plan needs its {group} jobs, one after another")
-        if group > self.engine.slots:
-            raise ValueError(f"the engine has {self.engine.slots} slots, too few for the {group} episodes of a task")
-        self.families: dict[int, Family] = {}
-        self.later = list(reversed(self.firsts))
+    sessions_per_job = 1
+
+    def __init__(self, scheduler: Scheduler[ForkSlot], plan: ForkPlan) -> None:
+        self.scheduler, self.engine, self.jobs, self.plan = scheduler, scheduler.engine, scheduler.jobs, plan
+        self.size = plan.sampling.group
+        """Jobs of a task."""
+        self.next_turn = plan.sampling.measure == Measure.NEXT_TURN
+        firsts = range(0, len(self.jobs), self.size)
+        tasks = [{job.task.id for job in self.jobs[first : first + self.size]} for first in firsts]
+        if len(self.jobs) % self.size or any(len(ids) > 1 for ids in tasks):
+            raise ValueError(f"every task of a plan needs its {self.size} jobs, one after another")
+        if self.size > self.engine.slots:
+            raise ValueError(
+                f"the engine has {self.engine.slots} slots, too few for the {self.size} episodes of a task"
+            )
+        need(self.engine, "forks", "an algorithm whose episodes fork")
+        need(self.engine, "full_entropy", "an algorithm whose episodes fork")
+        self.groups: dict[int, Group] = {}
+        self.later = list(reversed(firsts))
         """First sessions of the tasks that have not begun."""
 
-    @property
-    def firsts(self) -> range:
-        return range(0, len(self.jobs), self.plan.sampling.group)
-
-    def of(self, first: int) -> Sequence[Job]:
-        return self.jobs[first : first + self.plan.sampling.group]
-
-    def family(self, session: int) -> Family:
-        return self.families[session - session % self.plan.sampling.group]
-
-    # -- what is done otherwise ----------------------------------------------------------------------------------
+    def group(self, session: int) -> Group:
+        return self.groups[session - session % self.size]
 
     def admit(self) -> None:
         """Lets tasks begin for which there are slots, whatever their episodes do."""
-        while self.later and (len(self.families) + 1) * self.plan.sampling.group <= self.engine.slots:
+        while self.later and (len(self.groups) + 1) * self.size <= self.engine.slots:
             first = self.later.pop()
-            family = self.families[first] = Family(TaskPlan(self.plan), first)
-            self.begin(family, family.plan.made)
+            group = self.groups[first] = Group(TaskBudget(self.plan), first)
+            self.begin(group, group.budget.made)
 
-    def begin(self, family: Family, count: int) -> None:
+    def begin(self, group: Group, count: int) -> None:
         """The next ``count`` jobs of a task begin at the root."""
         for _ in range(count):
-            self.waiting.append((family.next, self.jobs[family.next]))
-            family.live.add(family.next)
-            family.next += 1
+            self.scheduler.waiting.append((group.next, self.jobs[group.next]))
+            group.live.add(group.next)
+            group.next += 1
 
-    def ready(self, seat: Seat, request: Request) -> None:
-        family, sampling = self.family(seat.session), self.plan.sampling
-        if not family.plan.left or not seat.player.episode.turns:
-            self.submit(seat, request)
-        elif sampling.measure == Measure.CALLING_TURN:
-            self.park(seat)
-        else:
-            family.measuring.add(seat.session)
-            self.submit(seat, replace(request, max_tokens=min(sampling.tokens, request.max_tokens)))
+    def slot(self, session: int, job: Job, env: PlayableEnv | None) -> ForkSlot:
+        return ForkSlot(session, job, self.scheduler.options.make_env, env)
 
-    def completed(self, seat: Seat, completion: Completion) -> None:
-        family = self.family(seat.session)
-        if seat.session in family.measuring:
-            family.measuring.remove(seat.session)
-            family.measured[seat.session] = completion
-            self.park(seat)
+    def answered(self, slot: ForkSlot, request: Request | None) -> None:
+        if request is None:
+            self.scheduler.finish(slot, slot.player.episode, reuse=True)
             return
-        begun = family.measured.pop(seat.session, None)
-        super().completed(seat, completion if begun is None else joined(begun, completion))
+        group = self.group(slot.session)
+        if not group.budget.left or not slot.player.episode.turns:
+            self.scheduler.submit(slot, request)
+        elif self.next_turn:
+            group.measuring.add(slot.session)
+            tokens = min(self.plan.sampling.tokens, request.max_tokens)
+            self.scheduler.submit(slot, replace(request, max_tokens=tokens))
+        else:
+            self.park(slot)
+
+    def completed(self, completion: Completion) -> None:
+        slot = self.scheduler.active[completion.session]
+        group = self.group(slot.session)
+        if slot.session in group.measuring:
+            group.measuring.remove(slot.session)
+            group.measured[slot.session] = completion
+            self.park(slot)
+            return
+        begun = group.measured.pop(slot.session, None)
+        self.act(slot, completion if begun is None else joined(begun, completion))
+
+    def act(self, slot: ForkSlot, completion: Completion) -> None:
+        self.scheduler.ask(slot, self.answered, slot.turn, completion)
+
+    def idle(self) -> None:
+        pass
+
+    def close(self, slot: ForkSlot) -> None:
+        if slot.open:
+            self.engine.close_session(slot.session)
 
     def ended(self, session: int) -> None:
-        family = self.family(session)
-        family.live.remove(session)
-        self.decide(family)
-        if not family.live:
-            del self.families[session - session % self.plan.sampling.group]
+        group = self.group(session)
+        group.live.remove(session)
+        self.decide(group)
+        if not group.live:
+            del self.groups[session - session % self.size]
             self.admit()
 
-    # -- rounds --------------------------------------------------------------------------------------------------
+    def park(self, slot: ForkSlot) -> None:
+        group = self.group(slot.session)
+        group.parked[slot.session] = slot
+        self.decide(group)
 
-    def park(self, seat: Seat) -> None:
-        family = self.family(seat.session)
-        family.parked[seat.session] = seat
-        self.decide(family)
-
-    def decide(self, family: Family) -> None:
-        """Ends a round, if everybody has come to its end: some fork, all go on, and new episodes may begin."""
-        if len(family.parked) < len(family.live):
+    def decide(self, group: Group) -> None:
+        """Ends a round, if all have come to its end: some fork, all go on, and new episodes may begin."""
+        if len(group.parked) < len(group.live):
             return
-        seats = [family.parked[session] for session in sorted(family.parked)]
-        family.parked.clear()
-        forks, fresh = family.plan.decide([self.branch(seat) for seat in seats])
-        for seat, count in zip(seats, forks, strict=True):
-            children = [Newborn(s, self.jobs[s]) for s in range(family.next, family.next + count)]
-            family.next += count
-            family.live.update(child.session for child in children)
-            if children:
-                assert isinstance(seat, BranchingSeat)
-                self.ask(seat, partial(self.born, children), seat.bear, children)
+        slots = [group.parked[session] for session in sorted(group.parked)]
+        group.parked.clear()
+        counts, fresh = group.budget.decide([self.branch(slot) for slot in slots])
+        for slot, count in zip(slots, counts, strict=True):
+            forks = [Fork(s, self.jobs[s]) for s in range(group.next, group.next + count)]
+            group.next += count
+            group.live.update(fork.session for fork in forks)
+            if forks:
+                self.scheduler.ask(slot, partial(self.forked, forks), slot.fork, forks)
             else:
-                self.go_on(seat)
-        self.begin(family, fresh)
+                self.go_on(slot)
+        self.begin(group, fresh)
 
-    def branch(self, seat: Seat) -> Branch:
-        """Where an episode stands, and how unsure it is."""
-        episode, sampling = seat.player.episode, self.plan.sampling
+    def branch(self, slot: ForkSlot) -> Branch:
+        """Where an episode stands, and how uncertain it is."""
+        episode, sampling = slot.player.episode, self.plan.sampling
         first = episode.inherited if sampling.first == FirstEntropy.OWN else 0
-        begun = self.family(seat.session).measured.get(seat.session)
+        begun = self.group(slot.session).measured.get(slot.session)
         now = episode.turns[-1][0].entropy if begun is None else begun.entropy
         return Branch(
             self.shares(now),
             self.shares(episode.turns[first][0].entropy),
             calls=len(episode.turns),
-            rng=Random(seat.job.seed(len(episode.turns), "fork")),
+            rng=Random(slot.job.seed(len(episode.turns), "fork")),
         )
 
     def shares(self, entropy: Sequence[float]) -> tuple[float, ...]:
         return tuple(x / math.log(self.engine.vocabulary) for x in entropy[: self.plan.sampling.tokens])
 
-    def born(self, children: Sequence[Newborn], seat: Seat, fault: EnvFault | None) -> None:
-        """The forks of ``seat`` come into play, and it goes on."""
-        assert seat.player.request is not None
+    def forked(self, forks: Sequence[Fork], slot: ForkSlot, fault: EnvFault | None) -> None:
+        """The forks of ``slot`` come into play, and it goes on."""
+        assert slot.player.request is not None
         # What is measured has read the observation already.
-        unread = seat.player.request.tokens if self.plan.sampling.measure == Measure.CALLING_TURN else ()
-        for child in children:
-            if child.seat is not None:
-                self.active[child.session] = child.seat
-                ask = replace(
-                    seat.player.request,
-                    session=child.session,
+        unread = () if self.next_turn else slot.player.request.tokens
+        for fork in forks:
+            if fork.slot is not None:
+                self.scheduler.active[fork.session] = fork.slot
+                request = replace(
+                    slot.player.request,
+                    session=fork.session,
                     tokens=unread,
-                    seed=child.job.seed(len(seat.player.episode.turns)),
-                    fork_of=seat.session,
-                    fork_at=seat.player.length - len(unread),
+                    seed=fork.job.seed(len(slot.player.episode.turns)),
+                    fork_of=slot.session,
+                    fork_at=slot.player.length - len(unread),
                 )
-                self.submit(child.seat, ask)
-            elif child.fault is not None:
-                self.give_up_or_retry(child.session, Fault.of(child.job, child.fault))
+                self.scheduler.submit(fork.slot, request)
+            elif fork.fault is not None:
+                self.scheduler.give_up_or_retry(fork.session, Fault.of(fork.job, fork.fault))
         if fault is None:
-            self.go_on(seat)
+            self.go_on(slot)
         else:
-            self.family(seat.session).measured.pop(seat.session, None)
-            self.leave(seat)
-            self.give_up_or_retry(seat.session, Fault.of(seat.job, fault))
+            self.group(slot.session).measured.pop(slot.session, None)
+            self.scheduler.fail(slot, fault)
 
-    def go_on(self, seat: Seat) -> None:
-        request, family = seat.player.request, self.family(seat.session)
+    def go_on(self, slot: ForkSlot) -> None:
+        request, group = slot.player.request, self.group(slot.session)
         assert request is not None
-        begun = family.measured.get(seat.session)
+        begun = group.measured.get(slot.session)
         if begun is None:
-            self.submit(seat, request)
+            self.scheduler.submit(slot, request)
         elif begun.stop is StopReason.LENGTH and len(begun.tokens) == self.plan.sampling.tokens < request.max_tokens:
             n = len(begun.tokens)
-            self.submit(seat, replace(request, tokens=(), max_tokens=request.max_tokens - n, skip=n))
+            self.scheduler.submit(slot, replace(request, tokens=(), max_tokens=request.max_tokens - n, skip=n))
         else:  # it was the whole turn
-            super().completed(seat, family.measured.pop(seat.session))
+            self.act(slot, group.measured.pop(slot.session))
 
 
 def joined(begun: Completion, rest: Completion) -> Completion:

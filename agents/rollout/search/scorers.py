@@ -7,69 +7,18 @@ batched matrix product). Higher is better; scores of different scorers have diff
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from random import Random
 from typing import Protocol
 
 from agents.model.state_values import Critic
+from agents.rollout.search.settings import SEARCHERS, LogprobForm, ScorerKind, Scoring
 from agents.tree.episode import Episode
-
-
-class ScorerKind(StrEnum):
-    """What states, and whole episodes, are ranked by."""
-
-    VALUE = "value"
-    """The critic: V of where a search stands; of a finished episode V of the last state before its answer."""
-    END_VALUE = "end_value"
-    """V behind the answer, which learned the outcome (``terminal_target outcome``): a verifier."""
-    LOGPROB = "logprob"
-    """The policy's own log-probability of the actions."""
-    VALUE_LOGPROB = "value+logprob"
-    END_VALUE_LOGPROB = "end_value+logprob"
-    RANDOM = "random"
-    MAJORITY = "majority"
-    """How many of the episodes of a task gave the same answer."""
-    ORACLE = "oracle"
-    """The environment's own knowledge: an upper bound, no method."""
-
-    @property
-    def asks_critic(self) -> bool:
-        return "value" in self
-
-    @property
-    def asks_policy(self) -> bool:
-        return "logprob" in self
-
-    @property
-    def mixed(self) -> bool:
-        """Whether it puts both together, with a weight."""
-        return self.asks_critic and self.asks_policy
-
-
-class LogprobForm(StrEnum):
-    """How the log-probabilities of an episode's actions become one number."""
-
-    MEAN = "mean"
-    SUM = "sum"
 
 
 def logprob_of(action_logps: Sequence[float], form: LogprobForm) -> float:
     """The mean (or sum) over the actions of log pi(action); 0 before the first one."""
     total = sum(action_logps)
     return total / max(1, len(action_logps)) if form == LogprobForm.MEAN else total
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """Which scorer a search uses. It is sent to other processes."""
-
-    kind: ScorerKind = ScorerKind.VALUE
-    form: LogprobForm = LogprobForm.MEAN
-    weight: float = 1.0
-    """What a unit of log-probability counts beside the value."""
-    discount: float = 1.0
-    """Worth of a reward one turn later: that of the critic."""
 
 
 class Scorer(Protocol):
@@ -141,12 +90,3 @@ class ByOracle:
 
     def scores(self, episodes: Sequence[Episode]) -> list[float]:
         return [0.0 if e.end.oracle is None else e.end.oracle for e in episodes]
-
-
-SEARCHERS = (
-    ScorerKind.VALUE,
-    ScorerKind.LOGPROB,
-    ScorerKind.VALUE_LOGPROB,
-    ScorerKind.RANDOM,
-    ScorerKind.ORACLE,
-)

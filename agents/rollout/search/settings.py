@@ -29,7 +29,7 @@ class Rank(StrEnum):
     RETURN = "return"
     """What they were paid, where the environment tells an agent so (a solved puzzle): success ends the search."""
     SCORE = "score"
-    """The scorer, where nobody tells: for ``value`` V behind the answer, as a verifier. Rewards are not looked at."""
+    """The scorer, where nobody tells: for ``value`` V after the answer, as a verifier. Rewards are not looked at."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +74,70 @@ class ToTSettings:
     def sessions(self) -> int:
         """Sessions of the engine that a search may need at once."""
         return self.branch * (1 if self.search == Strategy.PUCT else self.beam)
+
+
+class ScorerKind(StrEnum):
+    """What states, and whole episodes, are ranked by."""
+
+    VALUE = "value"
+    """The critic: V of where a search stands; of a finished episode V of the last state before its answer."""
+    END_VALUE = "end_value"
+    """V after the answer, which learned the outcome (``terminal_target outcome``): a verifier."""
+    LOGPROB = "logprob"
+    """The policy's own log-probability of the actions."""
+    VALUE_LOGPROB = "value+logprob"
+    END_VALUE_LOGPROB = "end_value+logprob"
+    RANDOM = "random"
+    MAJORITY = "majority"
+    """How many of the episodes of a task gave the same answer."""
+    ORACLE = "oracle"
+    """The environment's own knowledge: an upper bound, no method."""
+
+    @property
+    def asks_critic(self) -> bool:
+        return "value" in self
+
+    @property
+    def asks_policy(self) -> bool:
+        return "logprob" in self
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it puts both together, with a weight."""
+        return self.asks_critic and self.asks_policy
+
+
+class LogprobForm(StrEnum):
+    """How the log-probabilities of an episode's actions become one number."""
+
+    MEAN = "mean"
+    SUM = "sum"
+
+
+SEARCHERS = (
+    ScorerKind.VALUE,
+    ScorerKind.LOGPROB,
+    ScorerKind.VALUE_LOGPROB,
+    ScorerKind.RANDOM,
+    ScorerKind.ORACLE,
+)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Which scorer a search uses. It is sent to other processes."""
+
+    kind: ScorerKind = ScorerKind.VALUE
+    form: LogprobForm = LogprobForm.MEAN
+    weight: float = 1.0
+    """What a unit of log-probability counts beside the value."""
+    discount: float = 1.0
+    """Worth of a reward one turn later: that of the critic."""
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How tasks are searched, and what their states are scored by. It is sent to other processes."""
+
+    tot: ToTSettings
+    scoring: Scoring

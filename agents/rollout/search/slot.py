@@ -1,7 +1,7 @@
 """One search in play: its environments, what is being sampled for it, and how its states come to be.
 
-Invariant: an environment is used by one state at a time. Whoever loses the host of its environment, by no fault of its
-own, goes on exactly where it was. `SearchSeat.expand` runs in a thread of the pool; everything else does not.
+Invariant: an environment is used by one state at a time. A search that loses the host of an environment, by no fault of
+its own, goes on exactly where it was. `SearchSlot.expand` runs in a thread of the pool; everything else does not.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TypeVar
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault, HostLost, Stage, blamed
 from agents.engine.base import Completion, Request
-from agents.rollout.forking.slots import BranchingSeat
 from agents.rollout.react import ReAct
-from agents.rollout.search.tree import Search, Thought
+from agents.rollout.search.strategy import Search, SearchNode
+from agents.rollout.slot import MakeEnv, Slot, close_all, rejoined
 from agents.tree.episode import Job
 
 T = TypeVar("T")
@@ -38,27 +38,27 @@ class Draw:
 class Expansion:
     """What is being sampled in a state."""
 
-    mother: Thought
+    parent: SearchNode
     sessions: list[int]
     """One for each action."""
     done: dict[int, Completion] = field(default_factory=dict)
 
     def draws(self) -> list[Draw]:
-        """The different actions, the one that was drawn first of each kind standing for it."""
-        kinds: dict[object, Draw] = {}
+        """The different actions, each as it was drawn first."""
+        different: dict[object, Draw] = {}
         for sibling, session in enumerate(self.sessions):
             completion = self.done[session]
-            kind = completion.tokens, completion.stop
-            if (twin := kinds.get(kind)) is not None:
+            action = completion.tokens, completion.stop
+            if (twin := different.get(action)) is not None:
                 twin.count += 1
             else:
-                kinds[kind] = Draw(sibling, session, completion)
-        return list(kinds.values())
+                different[action] = Draw(sibling, session, completion)
+        return list(different.values())
 
 
 @dataclass
-class Grown:
-    """The players in the states after the actions of a state, with what they ask next; or what broke."""
+class Expanded:
+    """The players in the states after the actions of a state, with their next requests; or what broke."""
 
     children: list[tuple[Draw, ReAct, Request | None]] = field(default_factory=list)
     fault: EnvFault | None = None
@@ -66,24 +66,17 @@ class Grown:
     """Environments that nobody must use any more."""
 
 
-class SearchSeat(BranchingSeat):
+class SearchSlot(Slot):
     """One search in play."""
 
-    def __init__(
-        self,
-        session: int,
-        job: Job,
-        make_env: Callable[[], PlayableEnv],
-        env: PlayableEnv | None = None,
-        player: ReAct | None = None,
-    ) -> None:
-        super().__init__(session, job, make_env, env, player)
+    def __init__(self, session: int, job: Job, make_env: MakeEnv, env: PlayableEnv | None = None) -> None:
+        super().__init__(session, job, make_env, env)
         self.began = monotonic()
         self._search: Search | None = None
-        self.round: list[Thought] = []
+        self.round: list[SearchNode] = []
         """The states that are being expanded, in the order in which they were chosen."""
         self.sampling: dict[int, Expansion] = {}
-        """Whom the engine samples for, by session."""
+        """What the engine samples, by session."""
         self.awaited = 0
         """States of this round that are not expanded yet."""
         self.sessions: set[int] = set()
@@ -98,26 +91,30 @@ class SearchSeat(BranchingSeat):
         assert self._search is not None
         return self._search
 
-    @property
-    def fresh(self) -> list[Thought]:
-        """The children of this round's states."""
-        return [child for mother in self.round for child in mother.children]
+    @search.setter
+    def search(self, search: Search) -> None:
+        self._search = search
 
-    def expand(self, mother: ReAct, draws: Sequence[Draw], unused: Sequence[PlayableEnv]) -> Grown:
-        """Does each of ``draws`` in its own copy of the environment in which ``mother`` stands; closes ``unused``."""
+    @property
+    def fresh(self) -> list[SearchNode]:
+        """The children of this round's states."""
+        return [child for parent in self.round for child in parent.children]
+
+    def expand(self, parent: ReAct, draws: Sequence[Draw], unused: Sequence[PlayableEnv]) -> Expanded:
+        """Does each of ``draws`` in its own copy of the environment in which ``parent`` stands; closes ``unused``."""
         close_all(unused)
-        grown = Grown()
-        player = mother
+        expanded = Expanded()
+        player = parent
         try:
             for i, draw in enumerate(draws):
                 # The last one takes the environment itself.
-                env = mother.env if i == len(draws) - 1 else self.steadily(mother, partial(forked, mother))
-                player = mother.fork(env, self.job, draw.session)
+                env = parent.env if i == len(draws) - 1 else self.steadily(parent, partial(_copy, parent))
+                player = parent.fork(env, self.job, draw.session)
                 request = self.steadily(player, partial(player.turn, draw.completion))
-                grown.children.append((draw, player, request))
+                expanded.children.append((draw, player, request))
         except EnvFault as fault:
-            grown.fault, grown.broken = fault, [mother.env, player.env]
-        return grown
+            expanded.fault, expanded.broken = fault, [parent.env, player.env]
+        return expanded
 
     def steadily(self, player: ReAct, call: Callable[[], T]) -> T:
         """``call``, again in a fresh environment where its host was lost. Raises EnvFault."""
@@ -127,7 +124,7 @@ class SearchSeat(BranchingSeat):
             except HostLost:
                 with contextlib.suppress(Exception):  # it is gone
                     player.env.close()
-                self.rejoined(player)
+                rejoined(player, self.make_env)
 
     def abandon(self) -> None:
         close_all(self.standing())
@@ -137,17 +134,11 @@ class SearchSeat(BranchingSeat):
         """The environments of all states; they are the caller's from now on."""
         standing, self.unused = self.unused, []
         if self._search is not None:
-            standing += [t.player.env for t in self.search.thoughts() if not (t.expanded or t.over or t.given_up)]
+            nodes = self.search.nodes_so_far()
+            standing += [n.player.env for n in nodes if not (n.expanded or n.over or n.given_up)]
         return [env for env in standing if env is not self.env]
 
 
-def forked(player: ReAct) -> PlayableEnv:
+def _copy(player: ReAct) -> PlayableEnv:
     with blamed(Stage.FORK):
         return player.env.fork()
-
-
-def close_all(envs: Sequence[PlayableEnv]) -> None:
-    """Closes environments that nobody needs any more, broken ones too."""
-    for env in envs:
-        with contextlib.suppress(Exception):
-            env.close()

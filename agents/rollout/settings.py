@@ -1,0 +1,46 @@
+"""Settings of rollouts. Imports no tokenizer: the command line needs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ReActSettings:
+    """How an episode is played."""
+
+    max_action_tokens: int = 96
+    """Longest action in tokens; a longer one is cut and, as a rule, not understood by the environment."""
+    max_tokens: int = 2048
+    """Longest episode in tokens; a longer one is truncated."""
+    call_limit: int = 0
+    """So many actions are answered with an observation; what is done after that ends the episode, or is not done at
+    all, and the episode is truncated. 0: the environment's own limit."""
+    name_empty: bool = False
+    """Say ``Tool(NAME) returned empty output.`` where an action was answered with nothing."""
+    oracle: bool = False
+    """Record what the environment knows of every state: its own chance of success. The agent never sees it."""
+
+    def __post_init__(self) -> None:
+        if self.call_limit < 0:
+            raise ValueError(f"call_limit must not be negative, but is {self.call_limit}")
+
+
+@dataclass(frozen=True)
+class FaultSettings:
+    """What is done about environments that break; a bad action of the model is no fault."""
+
+    retries: int = 2
+    """How often an episode is played again after its environment broke; then it is left out of the update."""
+    max_rate: float = 0.5
+    """The run stops when more than this share of the last 200 attempts broke."""
+    stall_seconds: float = 900.0
+    """The run stops when no episode has ended for so long."""
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise ValueError(f"retries must not be negative, but is {self.retries}")
+        if not 0 < self.max_rate <= 1:
+            raise ValueError(f"max_rate must lie above 0 and up to 1, not {self.max_rate}")
+        if not self.stall_seconds > 0:
+            raise ValueError(f"stall_seconds must be above 0, not {self.stall_seconds}")

@@ -1,0 +1,72 @@
+"""A job in play: its environment, its player, and how it goes on in a fresh environment.
+
+Invariant: the methods of a slot run in a thread of the pool, one at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+from agent_envs.core import PlayableEnv
+from agent_envs.isolation.faults import EnvFault, HostLost, Stage, blamed
+from agents.engine.base import Completion, Request
+from agents.rollout.react import ReAct
+from agents.tree.episode import Job
+
+MakeEnv = Callable[[], PlayableEnv]
+
+
+class Slot:
+    """One job in play. It has an environment of its own."""
+
+    def __init__(
+        self, session: int, job: Job, make_env: MakeEnv, env: PlayableEnv | None = None, player: ReAct | None = None
+    ) -> None:
+        self.session, self.job, self.make_env, self.env = session, job, make_env, env
+        self._player = player
+        self.open = False
+        """Whether the engine has a session of this number."""
+
+    @property
+    def player(self) -> ReAct:
+        """Who plays; there once the slot has begun."""
+        assert self._player is not None
+        return self._player
+
+    def begin(self, play: Callable[[PlayableEnv, Job, int], ReAct]) -> Request | None:
+        if self.env is None:
+            with blamed(Stage.MAKE):
+                self.env = self.make_env()
+        self._player = play(self.env, self.job, self.session)
+        return self._player.start()
+
+    def turn(self, completion: Completion) -> Request | None:
+        return self.player.turn(completion)
+
+    def abandon(self) -> None:
+        """Closes an environment that is broken, or that nobody needs any more."""
+        if self.env is not None:
+            close_all([self.env])
+
+
+def rejoined(player: ReAct, make_env: MakeEnv) -> PlayableEnv:
+    """A fresh environment in which ``player`` can go on where it was. Raises EnvFault."""
+    while True:
+        with blamed(Stage.MAKE):
+            env = make_env()
+        try:
+            player.rejoin(env)
+            return env
+        except HostLost:
+            env.close()
+        except EnvFault:
+            close_all([env])
+            raise
+
+
+def close_all(envs: Iterable[PlayableEnv]) -> None:
+    """Closes environments that nobody needs any more, broken ones too."""
+    for env in envs:
+        with contextlib.suppress(Exception):
+            env.close()

@@ -1,0 +1,56 @@
+"""The command ``turnwise``: one word chooses a program, the rest of the line is the program's own.
+
+``turnwise train …`` is the same program as ``python runners/train.py …``. Nothing heavy is imported before the word is
+understood.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from importlib import import_module, metadata
+
+import runners
+from runners.config import UserError, run_program
+
+COMMANDS = {
+    "train": ("runners.train", "train an agent with reinforcement learning"),
+    "evaluate": ("runners.evaluate", "measure a model or a run on held-out tasks"),
+    "compare": ("runners.compare", "train several algorithms on the same tasks and budget, and report verdicts"),
+    "credit": ("runners.credit", "measure which actions algorithms credit, against the environment's oracle"),
+    "view": ("runners.view", "write one HTML file of a run: curves, episodes, trees, tokens"),
+    "play": ("runners.play", "play an environment yourself, with the text that an agent gets"),
+    "pretrain": ("runners.pretrain", "make the tiny model for an environment"),
+    "list": ("runners.list_parts", "list environments, agents, algorithms, engines and judges"),
+    "doctor": ("runners.doctor", "report what this machine has, and how to add what is missing"),
+}
+
+
+def usage() -> str:
+    """The text of ``turnwise --help``."""
+    lines = ["usage: turnwise COMMAND [--FLAG VALUE …]", "", "Train LLM agents over many turns.", ""]
+    lines += [f"  {name:<10}{about}" for name, (_, about) in COMMANDS.items()]
+    return "\n".join([*lines, "", "turnwise COMMAND --help shows the flags of a command."])
+
+
+def run_command() -> None:
+    """Runs the program that the command line names. Raises UserError for an unknown word."""
+    words = sys.argv[1:]
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        return
+    if words[0] == "--version":
+        print(f"turnwise {metadata.version('turnwise')}")
+        return
+    if words[0] not in COMMANDS:
+        close = difflib.get_close_matches(words[0], COMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "turnwise --help lists the commands"
+        raise UserError(f"unknown command {words[0]!r}: {hint}")
+    sys.argv = [f"turnwise {words[0]}", *words[1:]]
+    runners.check_install()
+    import_module(COMMANDS[words[0]][0]).main()
+
+
+def main() -> None:
+    """The console script."""
+    run_program(run_command)

@@ -1,0 +1,75 @@
+"""Lists environments, agents, algorithms, engines and judges, with a line each; broken plug-ins with their reason."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+import runners
+
+if __name__ == "__main__":
+    runners.check_install()
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from agent_envs import registry
+from agent_envs.plugins import Listed
+from agents.engine.registry import ENGINES
+from agents.judge.registry import JUDGES
+from agents.rollout.registry import AGENTS
+from algorithms import REGISTRY as ALGORITHMS
+from runners.config import dump_json, parse, run_program
+
+
+@dataclass(frozen=True)
+class List:
+    """List everything that can be named on a command line."""
+
+    json: bool = False
+    """Print JSON."""
+
+
+def sections() -> Iterator[tuple[str, str, list[Listed]]]:
+    """(title, flag, parts) of each kind."""
+    for title, flag, parts in (
+        ("Environments", "--env", registry.REGISTRY),
+        ("Agents", "--agent", AGENTS),
+        ("Algorithms", "--algo", ALGORITHMS),
+        ("Engines", "--engine", ENGINES),
+        ("Judges", "--judge.kind", JUDGES),
+    ):
+        yield title, flag, list(parts.listing())
+
+
+def show(console: Console) -> None:
+    found = list(sections())
+    width = 2 + max(len(part.name) for _, _, parts in found for part in parts)
+    for title, flag, parts in found:
+        console.print(f"[bold]{title}[/] ({flag})")
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True, width=width)
+        table.add_column(overflow="fold")
+        for part in parts:
+            origin = f" ({part.origin})" if part.origin else ""
+            text = f"[red]cannot be used:[/] {escape(part.error)}" if part.error else escape(part.description + origin)
+            table.add_row(f"  {escape(part.name)}", text)
+        console.print(table)
+
+
+def main() -> None:
+    settings, _ = parse(List, lambda _: {}, about=List.__doc__ or "")
+    if settings.json:
+        print(dump_json({title.lower(): [asdict(p) for p in parts] for title, _, parts in sections()}), end="")
+    else:
+        show(Console())
+
+
+if __name__ == "__main__":
+    run_program(main)
