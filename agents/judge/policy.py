@@ -20,7 +20,8 @@ from agents.tree.episode import Episode
 class PolicyJudge:
     """Asks the model that is trained. See `agents.judge.base.Judge`.
 
-    ``refresh`` loads the policy that played into ``engine``, which is the judge's own, with no open session, and sessions long enough for question and answer.
+    ``refresh`` loads the policy that played into ``engine``. The engine is the judge's own; it has no open session, and
+    its sessions are long enough for question and answer.
     """
 
     def __init__(self, engine: Engine, chat: Chat, settings: JudgeSettings, refresh: Callable[[], None]) -> None:
