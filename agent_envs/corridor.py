@@ -69,7 +69,7 @@ class CorridorConfig:
 
 
 @dataclass(frozen=True)
-class State:
+class CorridorState:
     """Where an episode stands."""
 
     door: int = 0
@@ -106,10 +106,10 @@ class CorridorEnv(TextEnv):
     def lexicon(self) -> Sequence[str]:
         return _WORDS[: self.config.signs]
 
-    def _begin(self, task: Task) -> State:
-        return State(left=self.config.pulls)
+    def _begin(self, task: Task) -> CorridorState:
+        return CorridorState(left=self.config.pulls)
 
-    def _copy_state(self, state: State) -> State:
+    def _copy_state(self, state: CorridorState) -> CorridorState:
         return state
 
     def _act(self, action: Action) -> Outcome:

@@ -43,7 +43,7 @@ class IdentityConfig:
 
 
 @dataclass(frozen=True)
-class State:
+class IdentityState:
     """Where an episode stands."""
 
     shown: int = 0
@@ -74,10 +74,10 @@ class IdentityEnv(TextEnv):
     def instructions(self, language: str) -> str:
         return "Say the word that is shown."
 
-    def _begin(self, task: Task) -> State:
-        return State()
+    def _begin(self, task: Task) -> IdentityState:
+        return IdentityState()
 
-    def _copy_state(self, state: State) -> State:
+    def _copy_state(self, state: IdentityState) -> IdentityState:
         return state
 
     def _act(self, action: Action) -> Outcome:

@@ -25,7 +25,7 @@ from algorithms.formulas.groups import Scale, group_advantage
 from algorithms.formulas.maths import weighted_mean
 from algorithms.formulas.policy_loss import TokenLoss, TokenSums
 from algorithms.formulas.ranges import require_company, require_usual
-from algorithms.formulas.returns import Rows
+from algorithms.formulas.returns import TurnRows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,7 +90,7 @@ class GiGPO(TokenLoss, Algorithm[RowSums]):
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> RowSums:
-        rows = Rows.of(batch, batch.count_L * ~batch.fault_L)
+        rows = TurnRows.of(batch, batch.count_L * ~batch.fault_L)
         episode_L, state_P = self.episode_advantage(batch, rows), self.state_advantage(batch, rows)
         adv_P = episode_L[rows.leaf_P] + self.omega * state_P
         length_P = batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64))[rows.action_P]
@@ -116,14 +116,14 @@ class GiGPO(TokenLoss, Algorithm[RowSums]):
     def loss(self, batch: Batch, new: Forward, credit: RowSums, /) -> Loss:
         return self.token_loss(batch, new, credit, {"states_met_again": credit.met})
 
-    def episode_advantage(self, batch: Batch, rows: Rows) -> Tensor:
+    def episode_advantage(self, batch: Batch, rows: TurnRows) -> Tensor:
         """A_E of a leaf: its return in the group of its task. 0 in a group of one and where all returns are equal."""
         count_L = batch.count_L * ~batch.fault_L
         turns_L = torch.zeros_like(count_L).index_add(0, rows.leaf_P, torch.ones_like(rows.leaf_P))
         weight_L = count_L * (turns_L if self.statistics == Statistics.ROWS else turns_L.clamp_max(1))
         return group_advantage(batch.return_L, weight_L, batch.tree_L, scale=self.scale, std_eps=self.std_eps)
 
-    def state_advantage(self, batch: Batch, rows: Rows) -> Tensor:
+    def state_advantage(self, batch: Batch, rows: TurnRows) -> Tensor:
         """A_S of each row: the rest of its episode in the group of its state's rows. 0 where a state has one row."""
         return_P = rows.rest(batch.reward_A[rows.action_P].double(), self.discount)
         scored_P = rows.count_P * batch.return_L.isfinite()[rows.leaf_P]

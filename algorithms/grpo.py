@@ -40,7 +40,7 @@ from algorithms.formulas.groups import (
 from algorithms.formulas.maths import bounded, cispo, soft_surrogate, weighted_mean
 from algorithms.formulas.policy_loss import KLPenalty, TokenClip, sums_over_episodes
 from algorithms.formulas.ranges import require_company, require_usual
-from algorithms.formulas.returns import Rows
+from algorithms.formulas.returns import TurnRows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -176,7 +176,7 @@ class GRPO(TokenClip, KLPenalty, Algorithm[GroupCredit]):
 
     def weigh_turns(self, batch: Batch, length_L: Tensor, count_L: Tensor) -> GroupCredit:
         """The same for what an episode paid from each turn on, in which those who share a turn differ."""
-        rows = Rows.of(batch, count_L)
+        rows = TurnRows.of(batch, count_L)
         actions = batch.state_A.numel()
         scored_P = rows.count_P * batch.return_L.isfinite()[rows.leaf_P]
         return_P = torch.where(scored_P > 0, rows.rest(batch.reward_A[rows.action_P].double(), self.discount), 0)

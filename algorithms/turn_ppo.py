@@ -31,7 +31,7 @@ from algorithms.formulas.maths import (
 )
 from algorithms.formulas.policy_loss import KLPenalty
 from algorithms.formulas.ranges import require_usual
-from algorithms.formulas.returns import Rows
+from algorithms.formulas.returns import TurnRows
 from algorithms.formulas.turn_ratio import TurnClip
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class RowCredit:
     """What every row had before the update."""
 
-    rows: Rows
+    rows: TurnRows
     """Rows of episodes that broke or were not scored count 0."""
     adv_P: Tensor
     """Advantages, not scaled."""
@@ -94,7 +94,7 @@ class TurnPPO(TurnClip, KLPenalty, Algorithm[RowCredit]):
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> RowCredit:
         value_S = _values(old).detach()
-        rows = Rows.of(batch, batch.count_L * (~batch.fault_L & batch.return_L.isfinite()))
+        rows = TurnRows.of(batch, batch.count_L * (~batch.fault_L & batch.return_L.isfinite()))
         adv_P = self.advantage(batch, rows, value_S)
         scaled_P = scale_advantage(adv_P, rows.count_P, self.normalize)
         weight_P = rows.count_P / rows.count_P.sum().clamp_min(1).double()
@@ -102,7 +102,7 @@ class TurnPPO(TurnClip, KLPenalty, Algorithm[RowCredit]):
         sums = [rows.per_action(x_P, batch.state_A.numel()) for x_P in sides]
         return RowCredit(rows, adv_P, value_S[batch.state_A[rows.action_P]], *sums)
 
-    def advantage(self, batch: Batch, rows: Rows, value_S: Tensor) -> Tensor:
+    def advantage(self, batch: Batch, rows: TurnRows, value_S: Tensor) -> Tensor:
         """A_P by generalised advantage estimation over the turns of each episode."""
         next_P = batch.next_A[rows.action_P]
         ended_P = (rows.next_P < 0) & batch.terminated_S[next_P]

@@ -19,7 +19,7 @@ from agent_envs.math.env import MathEnv
 from agent_envs.puzzle.env import PuzzleEnv
 from agent_envs.wiki.baselines import Agent, FirstLinkAgent, RandomAgent, play
 from agent_envs.wiki.env import WikiEnv
-from runners.intervals import Interval, bootstrap
+from runners.statistics.intervals import Interval, bootstrap
 
 UNCHANGED = "submits at once"
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.config import UserError, dump_json, plain
-from runners.folder import write_whole
+from runners.command_line.errors import UserError
+from runners.command_line.plain import dump_json, plain
+from runners.run_folder.folder import write_whole
 
 
 class Cells:

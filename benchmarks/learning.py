@@ -30,11 +30,11 @@ from agent_envs import registry
 from agents.rollout.play import rollout
 from agents.tree.episode import Job
 from benchmarks.baselines import UNCHANGED, baselines, blanked, success
-from runners.config import dump_json
-from runners.evaluation.measure import Result, pick_tasks
+from runners.command_line.plain import dump_json
+from runners.evaluation.measure import PlayedTasks, pick_tasks
 from runners.evaluation.policies import load_policies
-from runners.intervals import Interval
-from runners.runs import Run, read_run
+from runners.run_folder.runs import SavedRun, read_run
+from runners.statistics.intervals import Interval
 from runners.training.report import versions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,7 +78,7 @@ def train(recipe: str, algo: str, seed: int, folder: Path) -> dict:
     return json.loads((folder / "summary.json").read_text("utf-8"))
 
 
-def shown_nothing(run: Run, tasks: int, console: Console) -> Interval:
+def shown_nothing(run: SavedRun, tasks: int, console: Console) -> Interval:
     """Success of a trained policy that sees nothing of its task."""
     env = registry.make(run.train.env, run.settings.env)
     policies = load_policies(str(run.folder), run.settings.play(slots=128, exact=True), console)
@@ -88,7 +88,7 @@ def shown_nothing(run: Run, tasks: int, console: Console) -> Interval:
     jobs = [Job(task) for task in pick_tasks(env, "test", tasks)]
     blind = blanked(type(env))
     played = rollout(lambda: blind(run.settings.env), worker.engine, worker.chat, jobs, run.settings.react)
-    return Interval(**Result(tuple(played.outcomes), 1).success())
+    return Interval(**PlayedTasks(tuple(played.outcomes), 1).success())
 
 
 def gain(start: Interval, final: Interval) -> Interval:

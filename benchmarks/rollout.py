@@ -35,7 +35,7 @@ from benchmarks.timing import Spread, finish, interleaved, one_thread, print_tab
 from benchmarks.variants import VOCABULARY, base_model
 from runners.cloning.settings import PretrainSettings
 from runners.evaluation.measure import pick_tasks
-from runners.models import BaseSpec, load_base, source_of
+from runners.loading.base_model import BaseSpec, load_base, source_of
 
 AT_LEAST = 1.2
 """How many times the tokens of ``generate()`` our engine must sample in a second."""

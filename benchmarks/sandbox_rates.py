@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_envs.code.sandbox import Job
+from agent_envs.code.sandbox import SandboxJob
 from agent_envs.code.sandbox.local import NamespaceSandbox
 from benchmarks.timing import Spread, ratio
 
@@ -43,7 +43,7 @@ class Rates:
     def add(self, sandbox: NamespaceSandbox, count: int) -> None:
         """Measures ``count`` runs, as many at a time as the sandbox has workers."""
         before, started = _cpu(sandbox.pid), time.perf_counter()
-        results = sandbox.run_many([Job(ARGV)] * count)
+        results = sandbox.run_many([SandboxJob(ARGV)] * count)
         taken = time.perf_counter() - started
         used = _cpu(sandbox.pid) - before
         assert all(result.stdout == b"1\n" for result in results)

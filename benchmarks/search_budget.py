@@ -35,18 +35,19 @@ from agent_envs.core import Task
 from agents.rollout.search.settings import SEARCHERS, ScorerKind, Strategy, ToTSettings
 from benchmarks import timing
 from benchmarks.cells import Cells
-from runners.config import UserError, plain, run_program
+from runners.command_line.errors import UserError, run_program
+from runners.command_line.plain import plain
 from runners.evaluation import calibration
 from runners.evaluation.measure import has_oracle, pick_tasks
 from runners.evaluation.policies import load_policies
 from runners.inference import best_of_n, program, report
-from runners.inference.figures import Point, Row, rows_of
-from runners.inference.lines import Line, Weights
-from runners.inference.program import Asked, Found, Player, scored_player
+from runners.inference.episode_scores import Scores, Weights
+from runners.inference.program import Player, Study, StudyResult, scored_player
 from runners.inference.settings import Agent, EarlyStop, Likelihood
-from runners.intervals import mean
-from runners.runs import Run, locate
-from runners.training import checkpoint
+from runners.inference.success_by_tokens import Point, Row, rows_of
+from runners.run_folder import checkpoint
+from runners.run_folder.runs import SavedRun, locate
+from runners.statistics.intervals import mean
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 
@@ -97,7 +98,7 @@ STOPPERS = (K.VALUE, K.LOGPROB, K.VALUE_LOGPROB, K.RANDOM)
 class Played:
     """The episodes of some tasks, and what was read for the values of one."""
 
-    lines: list[list[Line]]
+    lines: list[list[Scores]]
     value_tokens: float
 
     @classmethod
@@ -105,15 +106,15 @@ class Played:
         return cls([[_line(one) for one in mine] for mine in cell["lines"]], cell["value_tokens"])
 
 
-def _line(cell: Mapping[str, Any]) -> Line:
-    return Line(**_tuples(cell))
+def _line(cell: Mapping[str, Any]) -> Scores:
+    return Scores(**_tuples(cell))
 
 
 def _tuples(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(x) if isinstance(x, list) else x for name, x in cell.items()}
 
 
-def played(player: Player, asked: Asked, tasks: Sequence[Task], samples: int) -> dict[str, Any]:
+def played(player: Player, asked: Study, tasks: Sequence[Task], samples: int) -> dict[str, Any]:
     """A cell: every task ``samples`` times. Answers are kept as text, of which equal ones are the same."""
     before = player.read
     lines = player.lines(player.play(tasks, asked, samples))
@@ -121,14 +122,14 @@ def played(player: Player, asked: Asked, tasks: Sequence[Task], samples: int) ->
     return {"lines": plain(told), "value_tokens": (player.read - before) / max(1, sum(map(len, lines)))}
 
 
-def measure(settings: SearchBudget, player: Player, asked: Asked, cells: Cells) -> dict[str, Any]:
+def measure(settings: SearchBudget, player: Player, asked: Study, cells: Cells) -> dict[str, Any]:
     """Everything, from cells that are there and others that are measured first."""
     tasks = pick_tasks(player.env, "test", settings.tasks)
     chosen = pick_tasks(player.env, "valid", settings.valid_tasks)
     valid = Played.of(cells.get("episodes-valid", lambda: played(player, asked, chosen, settings.samples)))
     most = max(settings.budgets)
     test = Played.of(cells.get(f"episodes-test-{most}", lambda: played(player, asked, tasks, most)))
-    found = Found([program.single(test.lines)])
+    found = StudyResult([program.single(test.lines)])
     for kind in asked.kinds:
         weights = Weights()
         if kind.mixed:
@@ -151,7 +152,7 @@ def measure(settings: SearchBudget, player: Player, asked: Asked, cells: Cells) 
     return {"found": found, "critic": critic(test.lines, tasks), "tokens_of_an_episode": whole}
 
 
-def shortest(tasks: Sequence[Sequence[Line]], n: int) -> Point:
+def shortest(tasks: Sequence[Sequence[Scores]], n: int) -> Point:
     """A control: of n episodes the one with the fewest turns, of equal ones the first. Where failures are long it needs
     no critic to be told from a success."""
     success, tokens = [], []
@@ -167,7 +168,7 @@ def _point(cell: Mapping[str, Any]) -> Point:
     return Point(**_tuples(cell))
 
 
-def critic(lines: Sequence[Sequence[Line]], tasks: Sequence[Task]) -> dict[str, Any]:
+def critic(lines: Sequence[Sequence[Scores]], tasks: Sequence[Task]) -> dict[str, Any]:
     """How well the critic foretells success, on the same episodes (`runners.evaluation.calibration`)."""
     told = [
         calibration.Passed(
@@ -203,7 +204,7 @@ def conditions(rows: Sequence[Row], stops: Sequence[Mapping[str, Any]]) -> Itera
         yield f"early stop by {stop['scorer']}: loses {lost} of the episodes: at most 0.01", lost.mean <= 0.01
 
 
-def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Asked, LocalWorkers, dict[str, Any]]:
+def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Study, LocalWorkers, dict[str, Any]]:
     """Who plays, what it is asked, and what all figures depend on. Raises UserError."""
     run, chosen = locate(settings.run, console)
     env = registry.make(run.train.env, run.settings.env)
@@ -218,11 +219,11 @@ def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Asked, 
     player = scored_player(controller, policies, env, console)
     kinds = tuple(k for k in CHOOSERS if player.verifies or not k.startswith("end_value"))
     sampling = run.train.sampling()
-    asked = Asked(Agent.BEST_OF_N, kinds, {}, sampling, settings.samples, settings.seed, settings.slots)
+    asked = Study(Agent.BEST_OF_N, kinds, {}, sampling, settings.samples, settings.seed, settings.slots)
     return player, asked, workers, identity(settings, run, chosen)
 
 
-def identity(settings: SearchBudget, run: Run, chosen: Path) -> dict[str, Any]:
+def identity(settings: SearchBudget, run: SavedRun, chosen: Path) -> dict[str, Any]:
     told = {k: v for k, v in plain(settings).items() if k not in ("run", "name", "budgets", "max_loss", "cells", "out")}
     sums = json.loads((chosen / checkpoint.MANIFEST).read_text("utf-8"))
     return {**told, "checkpoint": sums, "env": run.settings.env, "base": run.train.model}
@@ -239,7 +240,7 @@ def main() -> None:
         told = measure(settings, player, asked, Cells(settings.cells / settings.name, depends))
     finally:
         workers.close()
-    found: Found = told["found"]
+    found: StudyResult = told["found"]
     report.show(found, console)
     out = settings.out / f"search-{settings.name}.json"
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from runners.config import dump_json
+from runners.command_line.plain import dump_json
 from runners.training.report import versions
 
 Program = Callable[[], object]

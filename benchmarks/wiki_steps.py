@@ -18,7 +18,7 @@ import numpy as np
 from agent_envs.actions import render
 from agent_envs.core import Task
 from agent_envs.wiki import store
-from agent_envs.wiki.backend import Line, Link, Page
+from agent_envs.wiki.backend import Link, Page, PageLine
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.index import IndexBackend
@@ -47,11 +47,11 @@ def write_wiki(folder: Path, pages: int) -> IndexBackend:
     rng = random.Random("pages")
 
     def page(name: str) -> Page:
-        lines = [Line(f"{name} is a person.")]
+        lines = [PageLine(f"{name} is a person.")]
         for relation in rng.sample(sorted(RELATIONS), 5):
             head, other = f"{relation}: ", rng.choice(names)
-            lines.append(Line(head + other, (Link(len(head), len(head) + len(other), other),)))
-        lines.append(Line(f"born: {rng.randint(1900, 1999)}"))
+            lines.append(PageLine(head + other, (Link(len(head), len(head) + len(other), other),)))
+        lines.append(PageLine(f"born: {rng.randint(1900, 1999)}"))
         return Page(name, tuple(lines))
 
     store.write(folder, [(PARTITION, map(page, names))])

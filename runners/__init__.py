@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from runners import lazy
+from runners.command_line import deferred
 
 _NEEDED = ("torch", "transformers", "peft", "gymnasium", "tantivy", "rapidfuzz", "tyro", "rich", "yaml", "matplotlib")
 
@@ -24,7 +24,7 @@ def check_install() -> None:
                 f"the package {name!r} comes from {found}, not from {here}: another installed package has the "
                 "same name (openai-agents does); use a virtual environment of its own"
             )
-    lazy.install()
+    deferred.install()
 
 
 def _stop(message: str) -> NoReturn:

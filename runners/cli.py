@@ -11,7 +11,7 @@ import sys
 from importlib import import_module, metadata
 
 import runners
-from runners.config import UserError, run_program
+from runners.command_line.errors import UserError, run_program
 
 COMMANDS = {
     "train": ("runners.train", "train an agent with reinforcement learning"),

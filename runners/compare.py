@@ -27,16 +27,16 @@ from typing import Any
 
 from rich.console import Console
 
-from runners.comparison.asked import Plan, read_plan
-from runners.comparison.plan import PlannedRun
-from runners.comparison.processes import Job, carry_out
+from runners.command_line.errors import UserError, run_program
+from runners.comparison.comparison_settings import ComparisonPlan, read_plan
+from runners.comparison.entrants import PlannedRun
+from runners.comparison.processes import ProcessJob, carry_out
 from runners.comparison.report import write_report
 from runners.comparison.runs import check, credit_steps, is_measured, job_of
 from runners.comparison.tuning import Tried, judge
-from runners.config import UserError, run_program
-from runners.folder import hold
-from runners.models import Base, load_base
-from runners.runs import base_of, is_run, read_run
+from runners.loading.base_model import Base, load_base
+from runners.run_folder.folder import hold
+from runners.run_folder.runs import base_of, is_run, read_run
 
 
 def make_models(runs: Sequence[PlannedRun], console: Console) -> None:
@@ -60,7 +60,7 @@ def make_models(runs: Sequence[PlannedRun], console: Console) -> None:
                 raise UserError(f"{error}: name another folder with --out, or remove that run") from None
 
 
-def do(jobs: Sequence[Job], plan: Plan, title: str, console: Console) -> None:
+def do(jobs: Sequence[ProcessJob], plan: ComparisonPlan, title: str, console: Console) -> None:
     """Carries out the jobs. Raises UserError when one of them failed."""
     failed = carry_out(jobs, plan.compare.jobs, title, console)
     if failed:
@@ -72,7 +72,7 @@ def _failures(failed: Mapping[str, str]) -> str:
     return f"{name}{f' and {len(failed) - 1} more' if len(failed) > 1 else ''} failed: {why}"
 
 
-def tune(plan: Plan, console: Console) -> list[Tried]:
+def tune(plan: ComparisonPlan, console: Console) -> list[Tried]:
     """Plays the tuning and chooses. Raises UserError."""
     tried = plan.tried(console)
     runs = [run for mine in tried.values() for run in mine]
@@ -86,7 +86,7 @@ def tune(plan: Plan, console: Console) -> list[Tried]:
     return judge(plan.tune, folders, plan.compare.tuning_steps)
 
 
-def credit(plan: Plan, runs: Sequence[PlannedRun], console: Console) -> None:
+def credit(plan: ComparisonPlan, runs: Sequence[PlannedRun], console: Console) -> None:
     """Asks the entrants of each seed whom they credit. Raises UserError."""
     folder, asked = plan.compare.folder / "credit", (plan.compare.credit_episodes, plan.compare.credit_group)
     jobs = []
@@ -94,11 +94,11 @@ def credit(plan: Plan, runs: Sequence[PlannedRun], console: Console) -> None:
         mine = [run for run in runs if run.seed == seed]
         player = next(run for run in mine if run.entrant == plan.baseline)
         steps = partial(credit_steps, mine, player, folder / str(seed), *asked)
-        jobs.append(Job(f"credit, seed {seed}", plan.compare.folder / "logs" / f"credit-{seed}.log", steps))
+        jobs.append(ProcessJob(f"credit, seed {seed}", plan.compare.folder / "logs" / f"credit-{seed}.log", steps))
     do(jobs, plan, "crediting", console)
 
 
-def compare(plan: Plan, console: Console) -> None:
+def compare(plan: ComparisonPlan, console: Console) -> None:
     """Everything, in its order. Raises UserError."""
     folder, logs = plan.compare.folder, plan.compare.folder / "logs"
     tried = tune(plan, console) if plan.tune else []
@@ -117,7 +117,7 @@ def compare(plan: Plan, console: Console) -> None:
     start = folder / "runs" / "start.test.json"
     if not is_measured(start, plan.compare.measured):
         command = plan.compare.measured.command(runs[0].folder, start, "base")
-        do([Job("the start", logs / "start.log", lambda: iter([command]))], plan, "measuring", console)
+        do([ProcessJob("the start", logs / "start.log", lambda: iter([command]))], plan, "measuring", console)
     if plan.compare.credit_episodes:
         credit(plan, runs, console)
     settings = {"compare": asdict(plan.compare), "common": plan.common, "entrants": plan.own}

@@ -34,20 +34,20 @@ from agents.tree.episode import Episode, EpisodeId, Job
 from agents.tree.merge import grow
 from algorithms import algorithm_class
 from algorithms.base import Algorithm
-from runners.config import UserError, dump_json, parse, run_program
-from runners.evaluation.credit_quality import ABOUT, TITLES, by_turn, counts, quality, turns_of
+from runners.command_line.errors import UserError, run_program
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump_json
+from runners.crediting.quality import ABOUT, TITLES, WHEN, by_turn, counts, quality, turns_of
 from runners.evaluation.measure import has_oracle, pick_tasks
 from runners.evaluation.policies import load_policies
-from runners.folder import write_whole
-from runners.models import load_base
-from runners.runs import Run, base_of, locate
-from runners.training.actors import actor_of
+from runners.loading.actor import actor_of
+from runners.loading.base_model import load_base
+from runners.run_folder.folder import write_whole
+from runners.run_folder.runs import SavedRun, base_of, locate
 from runners.training.judging import Judging, judge_settings, judged, local_judge, remote_judge
 from runners.training.learner import Credited, Learner
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
-
-WHEN = ("base", "trained")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Scorer:
 
     name: str
     algorithm: Algorithm[Any]
-    run: Run
+    run: SavedRun
     checkpoint: Path
 
 
@@ -121,7 +121,7 @@ def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: C
     return found
 
 
-def play(credit: Credit, run: Run, console: Console) -> dict[str, list[Episode]]:
+def play(credit: Credit, run: SavedRun, console: Console) -> dict[str, list[Episode]]:
     """The episodes of each policy, with what the oracle said of every state. Raises UserError."""
     env = registry.make(run.train.env, run.settings.env)
     tasks = pick_tasks(env, credit.split, credit.episodes // credit.group)

@@ -28,7 +28,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from agent_envs.cache import cache_dir
-from runners.config import dump_json, parse, run_program
+from runners.command_line.errors import run_program
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump_json
 
 PACKAGES = ("torch", "transformers", "peft", "gymnasium", "tokenizers")
 EXTRAS = {
@@ -41,7 +43,7 @@ EXTRAS = {
 WALLS = ("namespace", "landlock", "docker")
 
 
-class State(StrEnum):
+class Status(StrEnum):
     """How a finding is marked."""
 
     OK = "ok"
@@ -54,7 +56,7 @@ class Finding:
     """One line of the report."""
 
     what: str
-    state: State
+    state: Status
     text: str
     fix: str = ""
     """The command that adds what is missing."""
@@ -71,7 +73,7 @@ class Doctor:
 
 
 def python() -> Iterator[Finding]:
-    yield Finding("python", State.OK, f"{platform.python_version()} at {sys.prefix}")
+    yield Finding("python", Status.OK, f"{platform.python_version()} at {sys.prefix}")
 
 
 def packages() -> Iterator[Finding]:
@@ -82,18 +84,18 @@ def packages() -> Iterator[Finding]:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
             fix = f"pip install '{declared.get(name, name)}'"
-            yield Finding(name, State.MISSING, "not installed", fix, needed=True)
+            yield Finding(name, Status.MISSING, "not installed", fix, needed=True)
             continue
         allowed = declared[name].specifier if name in declared else None
         if allowed is not None and not allowed.contains(found, prereleases=True):
-            yield Finding(name, State.MISSING, f"{found} is not in {allowed}", f"pip install '{declared[name]}'", True)
+            yield Finding(name, Status.MISSING, f"{found} is not in {allowed}", f"pip install '{declared[name]}'", True)
         else:
-            yield Finding(name, State.OK, f"{found} ({allowed})")
+            yield Finding(name, Status.OK, f"{found} ({allowed})")
 
 
 def processor() -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("processor", State.OK, f"{_model()}, {cores} cores, {torch.backends.cpu.get_cpu_capability()}")
+    yield Finding("processor", Status.OK, f"{_model()}, {cores} cores, {torch.backends.cpu.get_cpu_capability()}")
 
 
 def _model() -> str:
@@ -108,19 +110,19 @@ def memory() -> Iterator[Finding]:
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
-        yield Finding("memory", State.NOTE, "unknown")
+        yield Finding("memory", Status.NOTE, "unknown")
         return
-    yield Finding("memory", State.OK, f"{total / 2**30:.1f} GiB")
+    yield Finding("memory", Status.OK, f"{total / 2**30:.1f} GiB")
 
 
 def gpu() -> Iterator[Finding]:
     if not torch.cuda.is_available():
         build = "a build without CUDA" if torch.version.cuda is None else f"CUDA {torch.version.cuda}, no device"
-        yield Finding("GPU", State.NOTE, f"none; torch is {build}. The tiny model trains on the CPU")
+        yield Finding("GPU", Status.NOTE, f"none; torch is {build}. The tiny model trains on the CPU")
         return
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
-        yield Finding("GPU", State.OK, f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB")
+        yield Finding("GPU", Status.OK, f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB")
 
 
 def cache() -> Iterator[Finding]:
@@ -129,10 +131,10 @@ def cache() -> Iterator[Finding]:
     free = f"{shutil.disk_usage(place).free / 2**30:.1f} GiB free"
     if not os.access(place, os.W_OK):
         problem = f"{folder} cannot be written"
-        yield Finding("cache", State.MISSING, problem, "export TURNWISE_CACHE=FOLDER", needed=True)
+        yield Finding("cache", Status.MISSING, problem, "export TURNWISE_CACHE=FOLDER", needed=True)
         return
     held = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) if folder.exists() else 0
-    yield Finding("cache", State.OK, f"{folder}, {held / 2**20:.0f} MiB, {free}")
+    yield Finding("cache", Status.OK, f"{folder}, {held / 2**20:.0f} MiB, {free}")
 
 
 def sandbox() -> Iterator[Finding]:
@@ -146,20 +148,22 @@ def sandbox() -> Iterator[Finding]:
         try:
             open_sandbox(wall, workers=1).close()
         except SandboxUnavailable as refusal:
-            yield Finding(f"sandbox {wall}", State.NOTE, refusal.reason, refusal.remedy)
+            yield Finding(f"sandbox {wall}", Status.NOTE, refusal.reason, refusal.remedy)
         else:
             safe = True
-            yield Finding(f"sandbox {wall}", State.OK, "works")
+            yield Finding(f"sandbox {wall}", Status.OK, "works")
     if not safe:
-        yield Finding("sandbox", State.MISSING, "no wall works: the environment code cannot run programs")
+        yield Finding("sandbox", Status.MISSING, "no wall works: the environment code cannot run programs")
 
 
 def extras() -> Iterator[Finding]:
     for extra, (module, purpose) in EXTRAS.items():
         if find_spec(module) is None:
-            yield Finding(f"extra {extra}", State.NOTE, f"not installed: {purpose}", f"pip install 'turnwise[{extra}]'")
+            yield Finding(
+                f"extra {extra}", Status.NOTE, f"not installed: {purpose}", f"pip install 'turnwise[{extra}]'"
+            )
         else:
-            yield Finding(f"extra {extra}", State.OK, purpose)
+            yield Finding(f"extra {extra}", Status.OK, purpose)
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
@@ -173,18 +177,18 @@ def findings() -> Iterator[Finding]:
         try:
             yield from check()
         except Exception as error:  # the report is what helps where something is broken
-            yield Finding(check.__name__, State.MISSING, " ".join(f"{type(error).__name__}: {error}".split()))
+            yield Finding(check.__name__, Status.MISSING, " ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def main() -> None:
     settings, _ = parse(Doctor, lambda _: {}, about=Doctor.__doc__ or "")
     found = list(findings())
-    ready = not any(finding.needed and finding.state == State.MISSING for finding in found)
+    ready = not any(finding.needed and finding.state == Status.MISSING for finding in found)
     if settings.json:
         print(dump_json({"ready": ready, "findings": [asdict(finding) for finding in found]}), end="")
     else:
         console = Console()
-        colour = {State.OK: "green", State.NOTE: "yellow", State.MISSING: "red"}
+        colour = {Status.OK: "green", Status.NOTE: "yellow", Status.MISSING: "red"}
         for one in found:
             mark = f"[{colour[one.state]}]{one.state:<7}[/]"
             console.print(f"{mark} {one.what}: {escape(one.text)}", highlight=False, soft_wrap=True)

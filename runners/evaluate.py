@@ -31,27 +31,30 @@ from rich.console import Console
 
 from agent_envs import registry
 from agent_envs.core import Task, TextEnv
-from agent_envs.isolation.hosts import HostSettings
+from agent_envs.isolation.settings import HostSettings
 from agents.engine import SamplingSettings
 from agents.rollout.search.settings import ScorerKind
 from agents.rollout.settings import FaultSettings, ReActSettings
 from agents.text.settings import ChatSettings
 from runners.cloning.settings import TINY, PretrainSettings
-from runners.config import UserError, dump_json, parse, run_program
-from runners.evaluation import calibration_report, kinds
+from runners.command_line.errors import UserError, run_program
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump_json
+from runners.evaluation import calibration_report
 from runners.evaluation import report as evaluation_report
+from runners.evaluation import thought_kinds as kinds
 from runners.evaluation.calibration import calibration, states_of
-from runners.evaluation.measure import Result, evaluate_tasks, has_oracle, pick_tasks
+from runners.evaluation.measure import PlayedTasks, evaluate_tasks, has_oracle, pick_tasks
 from runners.evaluation.policies import Policies, load_policies
 from runners.inference import report as inference_report
-from runners.inference.program import Asked, check, scored_player
+from runners.inference.program import Study, check, scored_player
 from runners.inference.program import measure as measure_by_scores
 from runners.inference.settings import Agent, asks_oracle, check_scorers, scorers_of
 from runners.inference.settings import parts_of as inference_parts
-from runners.runs import Run, read_run, run_folder
+from runners.run_folder.runs import SavedRun, read_run, run_folder
+from runners.settings.play_settings import PlaySettings
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
-from runners.workers.play_settings import PlaySettings
 
 
 @dataclass(frozen=True)
@@ -116,18 +119,18 @@ def parts_of(evaluate: Evaluate) -> dict[str, Any]:
     return parts | inference_parts(evaluate.agent, evaluate.scorer)
 
 
-def run_of(evaluate: Evaluate) -> Run | None:
+def run_of(evaluate: Evaluate) -> SavedRun | None:
     """The training run that ``--model`` names, itself or by one of its checkpoints."""
     folder = run_folder(Path(evaluate.model))
     return None if folder is None else read_run(folder)
 
 
-def env_of(evaluate: Evaluate, run: Run | None) -> str:
+def env_of(evaluate: Evaluate, run: SavedRun | None) -> str:
     """The environment that is named, or that of the run, or the wiki."""
     return evaluate.env or (run.train.env if run else "wiki")
 
 
-def sampling_of(evaluate: Evaluate, run: Run | None) -> SamplingSettings:
+def sampling_of(evaluate: Evaluate, run: SavedRun | None) -> SamplingSettings:
     """How tokens are drawn: at the temperature that is named, or as in the run's training, or as the model has them."""
     if evaluate.temperature is not None:
         return SamplingSettings(evaluate.temperature)
@@ -137,9 +140,9 @@ def sampling_of(evaluate: Evaluate, run: Run | None) -> SamplingSettings:
 def measure(
     evaluate: Evaluate, sampling: SamplingSettings, controller: Controller, policies: Policies, tasks: Sequence[Task],
     console: Console,
-) -> dict[str, dict[str, Result]]:  # fmt: skip
+) -> dict[str, dict[str, PlayedTasks]]:  # fmt: skip
     """{policy: {"sampled": …, "greedy": …}} on the same tasks."""
-    found: dict[str, dict[str, Result]] = {}
+    found: dict[str, dict[str, PlayedTasks]] = {}
     for version, (name, adapter) in enumerate(policies.adapters.items()):
         controller.load(version, adapter)
         found[name] = {}
@@ -149,7 +152,7 @@ def measure(
     return found
 
 
-def looked_into(found: Mapping[str, Mapping[str, Result]], policies: Policies, env: TextEnv) -> dict[str, Any]:
+def looked_into(found: Mapping[str, Mapping[str, PlayedTasks]], policies: Policies, env: TextEnv) -> dict[str, Any]:
     """What else the last policy's sampled episodes tell: of the critic where there is one, of the kinds of thoughts."""
     last = list(found)[-1]
     episodes = [e for e in found[last]["sampled"].episodes if e.turns]
@@ -168,7 +171,7 @@ def by_scores(
 ) -> dict[str, Any]:  # fmt: skip
     """Measures an agent that goes by scores, shows it, and writes its files. Raises UserError."""
     scorers = scorers_of(evaluate.agent, evaluate.scorer)
-    asked = Asked(evaluate.agent, scorers, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
+    asked = Study(evaluate.agent, scorers, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
     player = scored_player(controller, policies, env, console)
     check(asked, player, evaluate.split)
     controller.load(0, policies.adapters["trained" if "trained" in policies.adapters else "model"])

@@ -25,7 +25,9 @@ from agents.engine.registry import ENGINES
 from agents.judge.registry import JUDGES
 from agents.rollout.registry import AGENTS
 from algorithms import REGISTRY as ALGORITHMS
-from runners.config import dump_json, parse, run_program
+from runners.command_line.errors import run_program
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump_json
 
 
 @dataclass(frozen=True)

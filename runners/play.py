@@ -27,7 +27,8 @@ from typing import Any
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
-from runners.config import parse, run_program
+from runners.command_line.errors import run_program
+from runners.command_line.parse import parse
 
 HELP = """\
 One line is one turn, and reaches the environment as it was typed. An agent may say anything, so three things are set

@@ -20,7 +20,8 @@ from rich.console import Console
 from agent_envs import registry
 from runners.cloning.settings import PretrainSettings
 from runners.cloning.tiny_model import ensure_tiny
-from runners.config import parse, run_program
+from runners.command_line.errors import run_program
+from runners.command_line.parse import parse
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from runners.config import UserError, dump_json, run_program
-from runners.settings import Train, read_settings
+from runners.command_line.errors import UserError, run_program
+from runners.command_line.plain import dump_json
+from runners.settings.run_settings import Train, read_settings
 
 if TYPE_CHECKING:
     from runners.training.run import Training

@@ -24,12 +24,13 @@ from typing import Any
 
 import tyro
 
-from runners.config import UserError, parse, run_program
+from runners.command_line.errors import UserError, run_program
+from runners.command_line.parse import parse
 from runners.training.columns import COLUMNS
 from runners.viewer.merge import merge
 from runners.viewer.page import render
 from runners.viewer.pieces import read_pieces
-from runners.viewer.read import Group, Index, Run, choose, index_episodes, load, read_run
+from runners.viewer.read import Group, Index, RunRecords, choose, index_episodes, load, read_run
 from runners.viewer.records import Episode
 
 MAX_BYTES = 8_000_000
@@ -63,7 +64,7 @@ def build(folder: Path, limit: int) -> tuple[str, str]:
     return render(name, page_data(name, run, episodes, chosen)), chosen
 
 
-def page_data(name: str, run: Run, groups: Sequence[Sequence[Episode]], chosen: str) -> dict[str, Any]:
+def page_data(name: str, run: RunRecords, groups: Sequence[Sequence[Episode]], chosen: str) -> dict[str, Any]:
     """What the page's scripts read."""
     pieces = read_pieces(run.source, {i for group in groups for episode in group for i in _ids(episode)})
     return {

@@ -28,7 +28,7 @@ from agents.tree.episode import Episode, Job
 from agents.tree.merge import grow
 from agents.tree.packing import pack
 from algorithms.selfac import SelfAC
-from runners.settings import read_settings
+from runners.settings.run_settings import read_settings
 from runners.training.run import Training
 
 REACT = ReActSettings(max_action_tokens=6, max_tokens=200)

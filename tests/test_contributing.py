@@ -23,8 +23,8 @@ from agents.tree import Batch, Forward, Kind, Node
 from agents.tree.packing import pack
 from algorithms import REGISTRY, Algorithm, Loss
 from algorithms.base import floats
-from runners.folder import open_run_folder
-from runners.settings import read_settings
+from runners.run_folder.folder import open_run_folder
+from runners.settings.run_settings import read_settings
 from runners.training.run import Training
 
 RECIPES = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text("utf-8")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from importlinter import cli
 
 HERE = Path(__file__).resolve().parent.parent
@@ -42,3 +44,21 @@ def test_the_direction_is_really_checked(tmp_path: Path) -> None:
     assert turned != rules
     (tmp_path / "pyproject.toml").write_text(turned, "utf-8")
     assert cli.lint_imports(config_filename=str(tmp_path / "pyproject.toml")) == 1
+
+
+def test_a_circle_is_found_between_annotations_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "going_round"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("import going_round.b\n")
+    (package / "b.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import going_round.a\n")
+    rules = (HERE / "pyproject.toml").read_text("utf-8")
+    (contract,) = (c for c in rules.split("[[tool.importlinter.contracts]]") if "acyclic_siblings" in c)
+    contract = re.sub(r"ancestors = .*", 'ancestors = ["going_round"]', contract)
+    head = '[tool.importlinter]\nroot_packages = ["going_round"]\n\n[[tool.importlinter.contracts]]'
+    (tmp_path / "pyproject.toml").write_text(head + contract, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert cli.lint_imports(config_filename=str(tmp_path / "pyproject.toml")) == 1
+    (package / "b.py").write_text("")
+    assert cli.lint_imports(config_filename=str(tmp_path / "pyproject.toml"), cache_dir=None) == 0

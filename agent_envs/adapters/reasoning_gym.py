@@ -71,7 +71,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class State:
+class ReasoningGymState:
     """Where an episode stands."""
 
     drafts: int = 0
@@ -100,10 +100,10 @@ class ReasoningGymEnv(TextEnv):
     def instructions(self, language: str) -> str:
         return f"Solve the task. You may write drafts before you submit one answer. A new line is written {_NEWLINE}."
 
-    def _begin(self, task: Task) -> State:
-        return State()
+    def _begin(self, task: Task) -> ReasoningGymState:
+        return ReasoningGymState()
 
-    def _copy_state(self, state: State) -> State:
+    def _copy_state(self, state: ReasoningGymState) -> ReasoningGymState:
         return state
 
     @property
@@ -113,12 +113,12 @@ class ReasoningGymEnv(TextEnv):
     def _act(self, action: Action) -> Outcome:
         left, state = self.task_turns - self.turn, self._state
         if action.name == "DRAFT":
-            self._state = State(state.drafts + 1)
+            self._state = ReasoningGymState(state.drafts + 1)
             return Outcome(f"noted, {left} {'turn' if left == 1 else 'turns'} left")
         if len(action.args) > _LONGEST:
             raise ActionError(f"an answer has at most {_LONGEST} characters", f"答案最多 {_LONGEST} 个字符")
         right = self._right(read(action.args))
-        self._state = State(state.drafts, unverified=right is None)
+        self._state = ReasoningGymState(state.drafts, unverified=right is None)
         return Outcome("", float(right is True), terminated=True, success=right is True)
 
     def _right(self, answer: str) -> bool | None:

@@ -25,7 +25,7 @@ from agent_envs.code.oracle import chance
 from agent_envs.code.replies import outcome_of, say, shortened
 from agent_envs.code.sandbox import Sandbox
 from agent_envs.code.sandbox.choose import shared_sandbox
-from agent_envs.code.state import State
+from agent_envs.code.state import CodeState
 from agent_envs.code.task import CodeTask
 from agent_envs.code.tasks.settings import GENERATED, LANGUAGES
 from agent_envs.code.tasks.source import build
@@ -71,12 +71,12 @@ class CodeEnv(TextEnv):
             return f"修改文件，使所有检查通过，包括没有给出的检查；{turns}轮之内提交。"
         return f"Change the files so that all checks pass, also those that are not shown; submit within {turns} turns."
 
-    def _begin(self, task: Task) -> State:
+    def _begin(self, task: Task) -> CodeState:
         if not self._of(task).hidden and not self.config.forgeable:
             raise SettingsError(f"code: task {task.id} has no checks for the host: use --code.grader in-process")
-        return State(Workspace(dict(self._of(task).files)))
+        return CodeState(Workspace(dict(self._of(task).files)))
 
-    def _copy_state(self, state: State) -> State:
+    def _copy_state(self, state: CodeState) -> CodeState:
         return state
 
     @staticmethod

@@ -24,7 +24,7 @@ from time import monotonic
 from agent_envs.code import driver
 from agent_envs.code.memo import Memo
 from agent_envs.code.plain import is_plain
-from agent_envs.code.sandbox import Limits, Result, Sandbox, SandboxFault, Status
+from agent_envs.code.sandbox import Limits, RunResult, Sandbox, SandboxFault, Status
 from agent_envs.code.task import Case
 from agent_envs.code.values import decode, same, show
 from agent_envs.code.view import without_addresses
@@ -102,7 +102,7 @@ def evaluate(
 
 def run(
     sandbox: Sandbox, argv: Sequence[str], files: Mapping[str, bytes], *, stdin: bytes = b"", limits: Limits
-) -> Result:
+) -> RunResult:
     """A run, tried again where the sandbox failed; every run is in a fresh sandbox. Raises SandboxFault."""
     for _ in range(TRIES - 1):
         try:
@@ -112,7 +112,7 @@ def run(
     return sandbox.run(argv, files, stdin=stdin, limits=limits)
 
 
-def _begun(sandbox: Sandbox, code: str, files: Mapping[str, bytes], limits: Limits, token: bytes) -> Result:
+def _begun(sandbox: Sandbox, code: str, files: Mapping[str, bytes], limits: Limits, token: bytes) -> RunResult:
     """A run that came to the point where the submission is loaded. Raises SandboxFault."""
     for _ in range(TRIES):
         result = run(sandbox, ["python", "-c", code], files, limits=limits)
@@ -151,7 +151,7 @@ def _judged(said: str, case: Case) -> Checked:
     return Checked(False, "no plain value")
 
 
-def _ended(result: Result) -> str:
+def _ended(result: RunResult) -> str:
     """How a process ended that had not told the value of a case: a word, or the number that `os` has for it."""
     if result.status in _WORDS:
         return _WORDS[result.status]

@@ -24,7 +24,7 @@ from typing import Any
 from agent_envs.actions import Action, ActionError, Args, Grammar, Verb
 from agent_envs.code import judge
 from agent_envs.code.replies import say, shortened
-from agent_envs.code.sandbox import Limits, Result, Status
+from agent_envs.code.sandbox import Limits, RunResult, Status
 from agent_envs.code.sandbox.choose import NAMES, shared_sandbox
 from agent_envs.code.view import printed
 from agent_envs.core import Outcome, SettingsError, TextEnv
@@ -95,7 +95,7 @@ class PythonTool(TextEnv):
         return Outcome(answer(result, self.config.python_tokens, self.task.language))
 
 
-def answer(result: Result, most: int, language: str) -> str:
+def answer(result: RunResult, most: int, language: str) -> str:
     """What a program printed; where it failed, also how it ended or the last line of its error."""
     rows = [shortened(out, most, language)] if (out := printed(result.stdout)) else []
     if result.status is Status.ERROR:

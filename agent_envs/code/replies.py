@@ -5,7 +5,7 @@ Invariant: names, lines and output are put in as plain text; nothing here is eve
 
 from __future__ import annotations
 
-from agent_envs.code.sandbox import Result, Status
+from agent_envs.code.sandbox import RunResult, Status
 from agent_envs.code.view import cut, printed
 
 _TEXTS: dict[str, tuple[str, str]] = {
@@ -67,7 +67,7 @@ def shortened(text: str, most: int, language: str) -> str:
     return "\n".join(part for part in (head.removesuffix("\n"), note, tail) if part)
 
 
-def outcome_of(result: Result, most: int, language: str) -> str:
+def outcome_of(result: RunResult, most: int, language: str) -> str:
     """How a program ended and what it printed, in at most about ``most`` tokens."""
     if result.status in (Status.OK, Status.ERROR):
         ended = ("exit", result.exit_code) if result.signal is None else ("signal", result.signal)

@@ -10,7 +10,7 @@ from agent_envs.code.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class State:
+class CodeState:
     """All that an episode changes."""
 
     now: Workspace
@@ -24,6 +24,6 @@ class State:
     edits: int = 0
     verdict: Verdict | None = None
 
-    def changed(self, now: Workspace) -> State:
+    def changed(self, now: Workspace) -> CodeState:
         """With other files, from which the present ones can be gone back to."""
         return replace(self, now=now, before=(*self.before, self.now), tested=None)

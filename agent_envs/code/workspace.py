@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent_envs.code.sandbox import Result, check_name
+from agent_envs.code.sandbox import RunResult, check_name
 from agent_envs.code.view import lines_of, text_of
 
 _NONE: frozenset[int] = frozenset()
@@ -114,7 +114,7 @@ def syntax_error(name: str, text: str) -> tuple[int, str] | None:
     return None
 
 
-def taken(now: Workspace, result: Result, bounds: Bounds) -> tuple[Workspace, list[str], list[str]]:
+def taken(now: Workspace, result: RunResult, bounds: Bounds) -> tuple[Workspace, list[str], list[str]]:
     """(files with what a program changed, names of what was kept, names of what may not be here)."""
     kept, lost = [], [_printable(name) for name in sorted(result.skipped)]
     for name in sorted(result.deleted):

@@ -10,16 +10,14 @@ import pickle
 import threading
 from itertools import count
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from agent_envs.core import SettingsError
 from agent_envs.isolation.answers import OK, SETTINGS, Garbage, decode, printable
 from agent_envs.isolation.child import Child, Oversize
 from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost, Stage
 from agent_envs.isolation.host import SLACK
-
-if TYPE_CHECKING:
-    from agent_envs.isolation.hosts import HostSettings
+from agent_envs.isolation.settings import HostSettings
 
 _GRACE = 1.0
 """Seconds that a host gets to end by itself after it closed its connection, so that how it ended is known."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from gymnasium.error import ResetNeeded
@@ -29,32 +28,9 @@ from agent_envs.core import PlayableEnv, SettingsError
 from agent_envs.isolation.answers import Garbage, nothing, reset_values, step_values
 from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost, Stage, one_line
 from agent_envs.isolation.host_process import HostProcess
+from agent_envs.isolation.settings import HostSettings
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class HostSettings:
-    """The processes that environments live in, and what a call of an environment may take."""
-
-    processes: int = 2
-    """Processes that share the environments; those of one process wait for each other."""
-    reset_seconds: float = 60.0
-    """Longest time to make or to reset an environment; one that takes longer hangs, and its process is killed."""
-    step_seconds: float = 30.0
-    """Longest time of a step, the grading of a last one included, and of anything else."""
-    memory_mb: int = 4096
-    """Memory in MiB that the environments of one process may allocate together."""
-    output_kb: int = 1024
-    """Longest answer in KiB: observation, system prompt and info."""
-
-    def __post_init__(self) -> None:
-        for name, least in (("processes", 1), ("memory_mb", 128), ("output_kb", 1)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
-        for name in ("reset_seconds", "step_seconds"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be above 0 and finite, not {getattr(self, name)}")
 
 
 class EnvHosts:

@@ -19,12 +19,12 @@ from agent_envs.core import Outcome, Task, TaskSet, TextEnv
 from agent_envs.math.answers import Verdict, check_installed, scored, verdict
 from agent_envs.math.config import GENERATED, MathConfig
 from agent_envs.math.expert import Situation, next_thought
-from agent_envs.math.kinds import counted, kind_of
 from agent_envs.math.oracle import chance
 from agent_envs.math.problem import LETTERS, Problem
 from agent_envs.math.progress import progress
-from agent_envs.math.source import tasks_of
-from agent_envs.math.told import tell
+from agent_envs.math.tasks import tasks_of
+from agent_envs.math.text_expert import tell
+from agent_envs.math.thought_kinds import counted, kind_of
 
 _ROLE = {
     "en": "You solve a mathematical problem. Each thought may propose a guess, reject one, propose a way, clarify the "
@@ -35,7 +35,7 @@ _ROLE = {
 
 
 @dataclass(frozen=True)
-class State:
+class MathState:
     """All that an episode changes."""
 
     factors: tuple[str, ...] = ()
@@ -66,10 +66,10 @@ class MathEnv(TextEnv):
     def system_prompt(self) -> str:
         return f"{self.instructions(self._language)}\n{self.grammar.format(self._language)}"
 
-    def _begin(self, task: Task) -> State:
-        return State()
+    def _begin(self, task: Task) -> MathState:
+        return MathState()
 
-    def _copy_state(self, state: State) -> State:
+    def _copy_state(self, state: MathState) -> MathState:
         return state
 
     @property

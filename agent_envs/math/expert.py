@@ -15,9 +15,9 @@ import numpy as np
 
 from agent_envs.actions import BLANK
 from agent_envs.math.columns import carries, columns
-from agent_envs.math.kinds import Kind, kind_of
 from agent_envs.math.problem import LETTERS, Chain
 from agent_envs.math.progress import Progress, progress
+from agent_envs.math.thought_kinds import Factor, kind_of
 
 _GOAL, _PLAN, _GUESS = 0.5, 0.3, 0.3
 """How often a demonstrator says what need not be said."""
@@ -83,35 +83,46 @@ def next_thought(now: Situation, flaw: float = 0.0, rng: np.random.Generator | N
     needed = len(now.chain.steps) - so_far.done + 1
     spare = now.turns_left > needed
     kinds = [kind_of(text) for text in now.factors]
-    guessed = kinds[-1:] == [Kind.GUESS]
+    guessed = kinds[-1:] == [Factor.GUESS]
     if spare and not now.factors and _draw(rng, _GOAL):
         return _say(now, "goal", LETTERS[len(now.chain.steps)]) + BLANK
-    if spare and so_far.done == 0 and not guessed and Kind.SPLIT not in kinds and (not now.factors or rng is not None):
+    if (
+        spare
+        and so_far.done == 0
+        and not guessed
+        and Factor.SPLIT not in kinds
+        and (not now.factors or rng is not None)
+    ):
         parts = LETTERS[1 : len(now.chain.steps) + 1]
         return _say(now, "split", _TEXTS[now.language]["then"].join(parts)) + BLANK
-    if spare and so_far.done == 0 and not guessed and Kind.PLAN not in kinds and _draw(rng, _PLAN):
+    if spare and so_far.done == 0 and not guessed and Factor.PLAN not in kinds and _draw(rng, _PLAN):
         return _say(now, "plan") + BLANK
     return _work(now, so_far, kinds[-1] if kinds else None, spare, flaw, rng) + BLANK
 
 
 def _work(
-    now: Situation, so_far: Progress, last: Kind | None, spare: bool, flaw: float, rng: np.random.Generator | None
+    now: Situation,
+    so_far: Progress,
+    last: Factor | None,
+    spare: bool,
+    flaw: float,
+    rng: np.random.Generator | None,
 ) -> str:
     """A guess at the next step, what comes of one, or the step."""
     at = so_far.done
     a, (sign, b) = so_far.values[at], now.chain.steps[at]
     tempting = carries(a, sign, b)
     quick = columns(a, sign, b, forget=True)[1]
-    if last is Kind.GUESS and tempting and spare:
+    if last is Factor.GUESS and tempting and spare:
         if _draw(rng, flaw):
             return _say(now, "accept", LETTERS[at + 1], quick)
         if sign == "-":
             return _say(now, "borrow", *_first_borrow(a, b))
         return _say(now, "carry", next(row for row in columns(a, sign, b)[0] if int(row.rpartition(" ")[2]) > 9))
     room = now.turns_left > len(now.chain.steps) - at + 2  # for the guess and its rejection
-    if last not in (Kind.GUESS, Kind.REJECT) and room and _draw(rng, _GUESS):
+    if last not in (Factor.GUESS, Factor.REJECT) and room and _draw(rng, _GUESS):
         return _say(now, "guess", LETTERS[at + 1], f"{a} {sign} {b}", quick)
-    return _step(now, so_far, at, "step", forget=tempting and last is not Kind.REJECT and _draw(rng, flaw))
+    return _step(now, so_far, at, "step", forget=tempting and last is not Factor.REJECT and _draw(rng, flaw))
 
 
 def _step(now: Situation, so_far: Progress, at: int, how: str, *, forget: bool = False) -> str:

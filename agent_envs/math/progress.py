@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agent_envs.math.kinds import Kind, kind_of
 from agent_envs.math.problem import LETTERS, Chain
+from agent_envs.math.thought_kinds import Factor, kind_of
 
 _LOOK_AT = 4000
 _CLAIM = re.compile(r"([A-G])\s?=([^,，.。;；:：?？!！\n]{0,200})")
 _NUMBER = re.compile(r"\s*(?:\$|\\\()?\s*(-?[0-9]{1,9})\s*(?:\$|\\\))?\s*")
-_SILENT = frozenset({Kind.GUESS, Kind.REJECT, Kind.GOAL, Kind.PLAN, Kind.SPLIT})
+_SILENT = frozenset({Factor.GUESS, Factor.REJECT, Factor.GOAL, Factor.PLAN, Factor.SPLIT})
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from agent_envs.puzzle.game24 import KING
 from agent_envs.puzzle.protocol import LEVELS
 
 
-class Kind(StrEnum):
+class PuzzleKind(StrEnum):
     """Which puzzle it is."""
 
     GAME24 = "game24"
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 class PuzzleConfig:
     """Settings of the puzzles."""
 
-    kind: Kind = Kind.COUNTDOWN
+    kind: PuzzleKind = PuzzleKind.COUNTDOWN
     """Which puzzle."""
     levels: tuple[int, ...] = ()
     """Difficulties to draw from, equally often: some of 1, 2 and 3. When none is named it is 1, and all for game24."""
@@ -53,19 +53,19 @@ class PuzzleConfig:
     @property
     def chosen_levels(self) -> tuple[int, ...]:
         """The levels, whether named or not."""
-        return self.levels or (LEVELS if self.kind == Kind.GAME24 else LEVELS[:1])
+        return self.levels or (LEVELS if self.kind == PuzzleKind.GAME24 else LEVELS[:1])
 
     @property
     def learns_from_larger(self) -> bool:
         """Whether game24 learns from larger numbers than it is tested on."""
-        return self.kind == Kind.GAME24 and self.largest is not None and self.largest > KING
+        return self.kind == PuzzleKind.GAME24 and self.largest is not None and self.largest > KING
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels) or not set(self.levels) <= set(LEVELS):
             raise SettingsError(f"puzzle: levels must be some of 1, 2 and 3, each once, not {self.levels}")
-        if self.kind != Kind.COUNTDOWN and self.numbers != 4:
+        if self.kind != PuzzleKind.COUNTDOWN and self.numbers != 4:
             raise SettingsError(f"puzzle: numbers acts with kind countdown only, not with {self.kind}")
-        if self.kind == Kind.GAME24 and not self.learns_from_larger and self.train_tasks != 20000:
+        if self.kind == PuzzleKind.GAME24 and not self.learns_from_larger and self.train_tasks != 20000:
             raise SettingsError(
                 f"puzzle: train_tasks acts with kind game24 only beside a largest above {KING}; "
                 "else it has as many as there are"
@@ -73,7 +73,7 @@ class PuzzleConfig:
         if not 3 <= self.numbers <= 6:
             raise SettingsError(f"puzzle: numbers must lie in 3..6, not {self.numbers}")
         if self.largest is not None:
-            least = {Kind.COUNTDOWN: 6, Kind.GAME24: KING}.get(self.kind)
+            least = {PuzzleKind.COUNTDOWN: 6, PuzzleKind.GAME24: KING}.get(self.kind)
             if least is None:
                 raise SettingsError(f"puzzle: largest acts with kinds countdown and game24 only, not with {self.kind}")
             if not least <= self.largest <= 100:

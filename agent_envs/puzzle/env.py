@@ -19,14 +19,14 @@ from agent_envs.actions import Action, ActionError, Args, Grammar, Verb, render
 from agent_envs.core import Outcome, Task, TaskSet, TextEnv
 from agent_envs.puzzle import tasks
 from agent_envs.puzzle.config import PuzzleConfig
-from agent_envs.puzzle.kinds import puzzle_of
+from agent_envs.puzzle.puzzles import puzzle_of
 from agent_envs.puzzle.reward import chance, still_solvable, turns_needed
 
 _UNDO = Verb("UNDO", "", Args.NONE)
 
 
 @dataclass(frozen=True)
-class State:
+class PuzzleState:
     """Where an episode stands."""
 
     line: tuple[Any, ...]
@@ -79,10 +79,10 @@ class PuzzleEnv(TextEnv):
         """The moves that can be made here, as the argument of an action."""
         return self.puzzle.moves(self._state.line[-1])
 
-    def _begin(self, task: Task) -> State:
-        return State((task.data.board,))
+    def _begin(self, task: Task) -> PuzzleState:
+        return PuzzleState((task.data.board,))
 
-    def _copy_state(self, state: State) -> State:
+    def _copy_state(self, state: PuzzleState) -> PuzzleState:
         return state
 
     def _act(self, action: Action) -> Outcome:
@@ -93,13 +93,13 @@ class PuzzleEnv(TextEnv):
         stuck = not self.config.undo and not self.puzzle.moves(state.line[-1])
         return Outcome("", terminated=True) if stuck else Outcome(self._shown(state.line[-1], self.turns_left))
 
-    def _moved(self, state: State, text: str) -> State:
+    def _moved(self, state: PuzzleState, text: str) -> PuzzleState:
         return replace(state, line=(*state.line, self.puzzle.play(state.line[-1], text)))
 
-    def _undone(self, state: State) -> State:
+    def _undone(self, state: PuzzleState) -> PuzzleState:
         if len(state.line) == 1:
             raise ActionError("there is no move to take back", "没有可以撤回的一步")
-        return State(state.line[:-1], state.undone + 1)
+        return PuzzleState(state.line[:-1], state.undone + 1)
 
     def _shown(self, board: Any, left: int) -> str:
         return tasks.show(self.config, board, left)

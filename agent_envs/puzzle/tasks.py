@@ -13,7 +13,7 @@ from typing import Any
 
 from agent_envs.core import SettingsError, Task, TaskSet, check_split, number_after
 from agent_envs.puzzle.config import PuzzleConfig
-from agent_envs.puzzle.kinds import puzzle_of
+from agent_envs.puzzle.puzzles import puzzle_of
 from agent_envs.splits import hashed_split
 
 _HELD_OUT = 1000

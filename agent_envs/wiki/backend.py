@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Link(NamedTuple):
-    """A link inside the text of a line. A tuple, as is `Line`: pages are made of many, and read all the time."""
+    """A link inside the text of a line. A tuple, as is `PageLine`: pages are made of many, and read all the time."""
 
     start: int
     """First character in the line's text."""
@@ -24,7 +24,7 @@ class Link(NamedTuple):
     """Title of the page it leads to."""
 
 
-class Line(NamedTuple):
+class PageLine(NamedTuple):
     """One line of a page: a fact, a sentence, a list item or a heading."""
 
     text: str
@@ -38,7 +38,7 @@ class Page:
     """A page; line ids count from 1 and are stable under one `fingerprint`."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[PageLine, ...]
     aliases: tuple[str, ...] = ()
     """Other titles that lead here (redirects, the title in another language)."""
 

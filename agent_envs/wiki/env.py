@@ -46,7 +46,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class State:
+class WikiState:
     """All that an episode changes."""
 
     views: tuple[View, ...] = ()
@@ -105,10 +105,10 @@ class WikiEnv(TextEnv):
     def instructions(self, language: str) -> str:
         return "阅读维基，回答问题。" if language == "zh" else "Answer the question by reading the wiki."
 
-    def _begin(self, task: Task) -> State:
-        return State()
+    def _begin(self, task: Task) -> WikiState:
+        return WikiState()
 
-    def _copy_state(self, state: State) -> State:
+    def _copy_state(self, state: WikiState) -> WikiState:
         return state
 
     @property

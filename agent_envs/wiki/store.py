@@ -16,7 +16,7 @@ import numpy as np
 import tantivy
 
 from agent_envs.wiki import tokens
-from agent_envs.wiki.backend import Line, Link, Page
+from agent_envs.wiki.backend import Link, Page, PageLine
 
 PAGES, OFFSETS = "pages.jsonl", "offsets.npy"
 TITLES, TITLE_OFFSETS = "titles.bin", "title_offsets.npy"
@@ -123,7 +123,7 @@ _parse = json.JSONDecoder().raw_decode  # half the time of json.loads, which als
 def load(data: bytes) -> Page:
     """The page of one JSON line."""
     (title, aliases, rows), _ = _parse(str(data, "ascii"))
-    line, link = Line._make, Link._make
+    line, link = PageLine._make, Link._make
     lines = [line((x, (), 0) if isinstance(x, str) else (x[0], tuple(map(link, x[1])), x[2])) for x in rows]
     return Page(title, tuple(lines), tuple(aliases))
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from random import Random
 
 from agent_envs.core import SPLITS
-from agent_envs.wiki.backend import Line, Link, Page
+from agent_envs.wiki.backend import Link, Page, PageLine
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.names import names_of
 from agent_envs.wiki.relations import CITY, COUNTRY, FACTS, FIRM, KINDS, NUMBERS, PERSON, RIVER, word
@@ -66,11 +66,11 @@ class World:
         entity = self.entities[number]
         name = entity.names[language]
         kind = KINDS[entity.kind][language]
-        lines = [Line(f"{name}是{kind}。" if language == "zh" else f"{name} is a {kind}.")]
+        lines = [PageLine(f"{name}是{kind}。" if language == "zh" else f"{name} is a {kind}.")]
         for fact in entity.facts:
             head, value = f"{word(fact.relation, language)}: ", self.object(fact, language)
             link = () if fact.target is None else (Link(len(head), len(head) + len(value), value),)
-            lines.append(Line(head + value, link))
+            lines.append(PageLine(head + value, link))
         return Page(name, tuple(lines), tuple(other for code, other in entity.names.items() if code != language))
 
 

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from agents.model.attention.interface import with_effect
 from agents.text.errors import ModelError
 
 NAME = "turnwise_slots"
-_HARMLESS = frozenset({"position_ids", "position_embeddings", "output_router_logits"})
 FIRST_LENGTH = 128
 _BEYOND_CACHE = 1 << 19
 """Numbers in the keys of a layer from which on it is their way from memory that takes the time."""
@@ -75,7 +75,7 @@ class SlotCache:
 
 
 @dataclass(frozen=True)
-class Run:
+class RowRun:
     """Tokens ``start:stop`` of the flat row continue cache row ``row`` at position ``past``."""
 
     start: int
@@ -93,7 +93,7 @@ class Run:
 
 
 @dataclass
-class Plan:
+class CachePlan:
     """One forward: where the tokens lie in the cache and what they may see."""
 
     cache: SlotCache
@@ -103,7 +103,7 @@ class Plan:
     """Rows of the N decoding sessions, ascending; they are the first N tokens."""
     keys_to: int
     """One past the last position that a decoding session looks at."""
-    groups: list[list[Run]]
+    groups: list[list[RowRun]]
     """Runs that are computed together, padded to the longest of their group."""
     device: torch.device
     seen: set[int] = field(default_factory=set)
@@ -146,7 +146,7 @@ class Plan:
             self._decode[window, repeat] = mask = mask.repeat_interleave(repeat, 0)[:, None, :]
         return mask
 
-    def run_mask(self, run: Run, window: int | None, dtype: torch.dtype) -> Tensor:
+    def run_mask(self, run: RowRun, window: int | None, dtype: torch.dtype) -> Tensor:
         """(1, 1, new, total) additive mask of one run: a piece of one staircase, since what token i may see of the
         keys from ``past`` on, and how far back, depends on i alone."""
         stairs = self._stairs.get(window)
@@ -165,11 +165,11 @@ def _hidden(past_M: Tensor, new: int, total: int, window: int | None) -> Tensor:
     return hidden if window is None else hidden | (key <= pos - window)
 
 
-def group_runs(runs: Sequence[Run], waste: float | None) -> list[list[Run]]:
+def group_runs(runs: Sequence[RowRun], waste: float | None) -> list[list[RowRun]]:
     """Puts runs together as long as padding costs at most ``waste`` times the work that is asked for; None: never."""
     if waste is None:
         return [[run] for run in runs]
-    groups: list[list[Run]] = []
+    groups: list[list[RowRun]] = []
     work = 0
     for run in sorted(runs, key=lambda r: (r.past > 0, r.new, r.total)):
         mine = run.new * run.total
@@ -186,7 +186,9 @@ def group_runs(runs: Sequence[Run], waste: float | None) -> list[list[Run]]:
     return groups
 
 
-def _decode(plan: Plan, query_NHD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None) -> Tensor:
+def _decode(
+    plan: CachePlan, query_NHD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
+) -> Tensor:
     """(N, H, D): one new token per session against its row. Heads that share a key are treated as queries of it."""
     n, heads, width = query_NHD.shape
     kv_heads = keys.shape[1]
@@ -218,7 +220,7 @@ def _decode(plan: Plan, query_NHD: Tensor, keys: Tensor, values: Tensor, scale: 
 
 
 def _alone(
-    plan: Plan, run: Run, query_HTD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
+    plan: CachePlan, run: RowRun, query_HTD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
 ) -> Tensor:
     """(new, H, D): one run against its row, nothing copied."""
     plain = run.past == 0 and (window is None or run.new <= window)
@@ -234,7 +236,7 @@ def _alone(
 
 
 def _together(
-    runs: list[Run], query_HTD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
+    runs: list[RowRun], query_HTD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
 ) -> Tensor:
     """(M, new, H, D): runs padded to the longest, against gathered rows."""
     new, total = max(r.new for r in runs), max(r.total for r in runs)
@@ -263,14 +265,14 @@ def slots_attention(
     dropout: float = 0.0,
     sliding_window: int | None = None,
     is_causal: bool | None = None,
-    turnwise_plan: Plan | None = None,
+    turnwise_plan: CachePlan | None = None,
     **other: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that the model calls: query (1, H, T, D) to output (1, T, H, D).
 
     Raises ModelError for every option it does not implement (soft-caps, sinks, biases): ignoring one would be silent.
     """
-    asked = sorted(k for k, v in other.items() if v is not None and v is not False and k not in _HARMLESS)
+    asked = with_effect(other)
     if asked or dropout or is_causal is False or attention_mask is not None:
         what = ", ".join(asked) or "dropout, masks or bidirectional models"
         raise ModelError(f"the engine's attention does not implement {what}")

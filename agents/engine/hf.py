@@ -28,10 +28,10 @@ from agents.engine.base import (
     check_request,
     forked,
 )
-from agents.engine.cache import Plan, Run, SlotCache, group_runs
+from agents.engine.cache import CachePlan, RowRun, SlotCache, group_runs
 from agents.engine.prefixes import Prefixes
 from agents.engine.probe import check_supported, probe
-from agents.engine.rows import Rows
+from agents.engine.rows import SlotRows
 from agents.engine.sampling import draw
 from agents.engine.weights import PolicyWeights
 from agents.text.errors import ModelError
@@ -104,9 +104,10 @@ class HFEngine:
         self._free = list(range(slots))
         self._cache = SlotCache(slots, max_length)
         self._owner: list[int] = [-1] * slots
-        self._rows = Rows(slots)
+        self._rows = SlotRows(slots)
         self._cuts = Cuts(slots)
-        probe(self)
+        probe(self.model, self.forward, max_length)
+        self.forwards = self.encoded_tokens = 0
 
     @property
     def model(self) -> PreTrainedModel:
@@ -192,7 +193,7 @@ class HFEngine:
         pos_T = np.concatenate([state.length_R[rows], *(np.arange(r.past, r.total) for r in runs)])
         n = len(rows)
         # the runs lie behind the decoded tokens
-        runs = [Run(r.start + n, r.stop + n, r.row, r.past) for r in runs]
+        runs = [RowRun(r.start + n, r.stop + n, r.row, r.past) for r in runs]
         keep = np.concatenate([np.arange(n), np.array([r.stop - 1 for r in runs], dtype=np.int64)])
         logits = self.forward(token_T, row_T, pos_T, rows, runs, keep)
         state.length_R[rows] += 1
@@ -202,9 +203,9 @@ class HFEngine:
 
     # -- one step ------------------------------------------------------------------------------------------------
 
-    def _admit(self) -> tuple[list[Run], list[np.ndarray]]:
+    def _admit(self) -> tuple[list[RowRun], list[np.ndarray]]:
         """Takes waiting requests, up to the prefill budget: their runs (numbered from 0) and new tokens."""
-        runs: list[Run] = []
+        runs: list[RowRun] = []
         new: list[np.ndarray] = []
         later: list[_Session] = []
         at = 0
@@ -224,7 +225,7 @@ class HFEngine:
                     self.reused_tokens += match.length
                 self._prefixes.add(row, request.tokens)
             fresh = np.array((session.history + request.tokens)[session.cached :], dtype=np.int64)
-            runs.append(Run(at, at + len(fresh), row, session.cached))
+            runs.append(RowRun(at, at + len(fresh), row, session.cached))
             new.append(fresh)
             at += len(fresh)
             room = self.max_length - len(session.history) - len(request.tokens)
@@ -246,14 +247,14 @@ class HFEngine:
         row_T: np.ndarray,
         pos_T: np.ndarray,
         rows: np.ndarray,
-        runs: list[Run],
+        runs: list[RowRun],
         keep: np.ndarray,
     ) -> Tensor:
         """Logits (N, V) at the tokens ``keep``; the cache then holds all T tokens. The first are those of ``rows``."""
         top = int(pos_T.max()) + 1
         self._cache.reserve(top)
         token, row, pos = (torch.from_numpy(x).to(self.device) for x in (token_T, row_T, pos_T))
-        plan = Plan(
+        plan = CachePlan(
             cache=self._cache,
             row_T=row,
             pos_T=pos,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from agents.engine.cache import NAME, Run
+from agents.engine.cache import NAME, RowRun
 from agents.model.supported import check_config
 from agents.text.errors import ModelError
-
-if TYPE_CHECKING:
-    from agents.engine.hf import HFEngine
 
 
 def check_supported(model: PreTrainedModel, max_length: int) -> None:
@@ -38,25 +36,27 @@ def check_supported(model: PreTrainedModel, max_length: int) -> None:
 
 
 @torch.inference_mode()
-def probe(engine: HFEngine) -> None:
-    """Raises ModelError when reading, decoding and reading on differ from one ordinary forward."""
-    name = type(engine.model).__name__
-    tokens = np.array([(7 * i + 3) % engine.vocabulary for i in range(min(9, engine.max_length))], dtype=np.int64)
+def probe(model: PreTrainedModel, forward: Callable[..., Tensor], max_length: int) -> None:
+    """Raises ModelError when reading, decoding and reading on differ from one ordinary forward.
+
+    ``forward`` is `agents.engine.hf.HFEngine.forward`; it runs ``model``.
+    """
+    name, vocabulary = type(model).__name__, model.config.get_text_config(decoder=True).vocab_size
+    tokens = np.array([(7 * i + 3) % vocabulary for i in range(min(9, max_length))], dtype=np.int64)
     row, at, got = np.zeros(len(tokens), dtype=np.int64), np.arange(len(tokens)), None
     for start, stop in ((0, 5), (5, 6), (6, 9)):
         if start < len(tokens):
             new = slice(start, min(stop, len(tokens)))
             decode = stop - start == 1
-            runs = [] if decode else [Run(0, len(tokens[new]), 0, start)]
+            runs = [] if decode else [RowRun(0, len(tokens[new]), 0, start)]
             keep = np.array([len(tokens[new]) - 1])
-            got = engine.forward(tokens[new], row[new], at[new], row[:1] if decode else row[:0], runs, keep)
+            got = forward(tokens[new], row[new], at[new], row[:1] if decode else row[:0], runs, keep)
     assert got is not None
-    engine.forwards = engine.encoded_tokens = 0
-    engine.model.set_attn_implementation("sdpa")
+    model.set_attn_implementation("sdpa")
     try:
-        alone = engine.model(input_ids=torch.from_numpy(tokens)[None].to(engine.device), use_cache=False).logits[0, -1]
+        alone = model(input_ids=torch.from_numpy(tokens)[None].to(model.device), use_cache=False).logits[0, -1]
     finally:
-        engine.model.set_attn_implementation(NAME)
+        model.set_attn_implementation(NAME)
     off = (got[0] - alone).abs().max() / alone.abs().max().clamp_min(1e-12)
     if not off <= (1e-3 if alone.dtype in (torch.float32, torch.float64) else 5e-2):
         raise ModelError(f"{name} computes other logits with cached keys (relative difference {off:.1e}): use another")

@@ -10,7 +10,7 @@ import numpy as np
 from agents.engine.base import uniforms
 
 
-class Rows:
+class SlotRows:
     """State of the ``slots`` rows. ``length_R`` is how many positions of a row are cached."""
 
     def __init__(self, slots: int) -> None:

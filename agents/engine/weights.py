@@ -8,7 +8,7 @@ the pristine W0; nothing is ever un-merged, so no rounding piles up.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import safetensors.torch
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from agents.engine.cache import NAME
+from agents.model import adapter_io
 from agents.model.attention.onednn_linear import widen
 from agents.text.errors import ModelError
 
@@ -28,8 +29,6 @@ MERGE_UP_TO = 1_000_000_000
 """Parameters up to which float32 models run with the adapter merged into a second copy of the adapted weights."""
 PACK_UP_TO = 100_000_000
 """Parameters up to which a CPU engine keeps a copy of its linear layers in the order that is fastest to multiply."""
-VALUE_HEAD = "value_head."
-"""Beginning of the names that a trainer sends along and that are no part of the policy."""
 _KEPT_INITIALISATIONS = (True, False, "gaussian", "orthogonal")
 
 
@@ -131,9 +130,9 @@ class PolicyWeights:
                 parameter.copy_(self._base.get_parameter(name))
             return
         tensors = safetensors.torch.load(state) if isinstance(state, bytes) else state
-        policy = {k: v for k, v in tensors.items() if not k.startswith(VALUE_HEAD)}
+        policy = adapter_io.split(tensors)[0]
         if self._adapter is None:
-            _compare(self.model.named_parameters(), policy)
+            adapter_io.compare(dict(self.model.named_parameters()), policy)
             if not self._own:
                 self.model = copy.deepcopy(self.model)
                 self._own = dict(self.model.named_parameters())
@@ -141,20 +140,9 @@ class PolicyWeights:
             for name, parameter in self._own.items():
                 parameter.copy_(policy[name])
             return
-        _compare(get_peft_model_state_dict(self._adapter, save_embedding_layers=False).items(), policy)
+        adapter_io.compare(get_peft_model_state_dict(self._adapter, save_embedding_layers=False), policy)
         set_peft_model_state_dict(self._adapter, policy)
         if not self._merged:
             self._adapter.base_model.enable_adapter_layers()
         for layer, weight in self._merged:
             weight.copy_(layer.get_base_layer().weight + layer.get_delta_weight(layer.active_adapters[0]))
-
-
-def _compare(mine: Iterable[tuple[str, Tensor]], theirs: Mapping[str, Tensor]) -> None:
-    """Raises ModelError unless names and shapes are the same."""
-    shapes, other = {k: tuple(v.shape) for k, v in mine}, {k: tuple(v.shape) for k, v in theirs.items()}
-    odd = sorted(k for k in shapes.keys() | other.keys() if shapes.get(k) != other.get(k))
-    if odd:
-        raise ModelError(
-            f"the adapter does not fit this engine: {len(odd)} tensors differ, the first is {odd[0]} "
-            f"({other.get(odd[0], 'missing')}, here {shapes.get(odd[0], 'unknown')}); same model, same LoRA?"
-        )

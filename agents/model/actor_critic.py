@@ -76,7 +76,8 @@ class ActorCritic(nn.Module):
         if lora is None:
             self.model.requires_grad_(True)
         self.train()
-        supported.probe(self)
+        supported.probe(self.causal_model, lambda batch, plan: self.logits(self.hidden(batch, plan)))
+        self.counters = Counters()
 
     # -- the model's parts ------------------------------------------------------------------------------------------
 
@@ -236,11 +237,11 @@ class ActorCritic(nn.Module):
 
     def adapter_state(self) -> dict[str, Tensor]:
         """All that training changes, by name, detached: LoRA (or the whole model) and ``value_head.*``."""
-        return adapter_io.state(self)
+        return adapter_io.state(self.model, self.value_head)
 
     def policy_state(self) -> dict[str, Tensor]:
         """The policy's part of ``adapter_state``: what an engine loads."""
-        return {k: v for k, v in self.adapter_state().items() if not k.startswith(adapter_io.HEAD)}
+        return adapter_io.split(self.adapter_state())[0]
 
     @property
     def lora_config(self) -> LoraConfig | None:
@@ -249,23 +250,23 @@ class ActorCritic(nn.Module):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Copies what ``adapter_state`` gave. Raises ModelError when names or shapes differ."""
-        adapter_io.load_state(self, state)
+        adapter_io.load_state(self.model, self.value_head, state)
 
     def adapter_bytes(self) -> tuple[bytes, str]:
         """``adapter_state`` in safetensors format, and its sha256 in hex."""
-        return adapter_io.to_bytes(self)
+        return adapter_io.to_bytes(self.model, self.value_head)
 
     def load_bytes(self, data: bytes) -> None:
         """Takes what ``adapter_bytes`` gave."""
-        adapter_io.from_bytes(self, data)
+        adapter_io.from_bytes(self.model, self.value_head, data)
 
     def save(self, folder: str | Path) -> None:
         """A PEFT adapter (or the whole model, without LoRA) and ``value_head.safetensors`` beside it."""
-        adapter_io.save(self, Path(folder))
+        adapter_io.save(self.model, self.value_head, Path(folder))
 
     def load(self, folder: str | Path) -> None:
         """Takes what ``save`` wrote. Raises ModelError when it belongs to another model or other settings."""
-        adapter_io.load(self, Path(folder))
+        adapter_io.load(self.model, self.value_head, Path(folder))
 
 
 def _with_lora(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import torch
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
@@ -16,50 +16,52 @@ from safetensors import SafetensorError
 from safetensors.torch import load as parse
 from safetensors.torch import load_file, save_file
 from safetensors.torch import save as serialise
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from agents.text.errors import ModelError
 
-if TYPE_CHECKING:
-    from agents.model.actor_critic import ActorCritic
-
+Model: TypeAlias = PeftModel | PreTrainedModel
+"""A PeftModel, whose adapter is trained, or a model that is trained as a whole."""
+Head: TypeAlias = nn.Module | None
+"""Its value head, where it has one."""
 HEAD = "value_head."
+"""How the names of a value head's tensors begin."""
 HEAD_FILE = "value_head.safetensors"
 """What a checkpoint keeps of a value head, beside the adapter."""
 
 
-def state(model: ActorCritic) -> dict[str, Tensor]:
+def state(model: Model, head: Head) -> dict[str, Tensor]:
     """Copies of all trained tensors by name."""
-    return {**_policy(model), **{HEAD + k: v.detach().clone() for k, v in _head(model).items()}}
-
-
-def _policy(model: ActorCritic) -> dict[str, Tensor]:
-    if isinstance(model.model, PeftModel):
-        named = get_peft_model_state_dict(model.model, save_embedding_layers=False)
+    if isinstance(model, PeftModel):
+        named = get_peft_model_state_dict(model, save_embedding_layers=False)
     else:
-        named = dict(model.model.named_parameters())  # tied weights appear once
-    return {k: v.detach().clone() for k, v in named.items()}
+        named = dict(model.named_parameters())  # tied weights appear once
+    return {k: v.detach().clone() for k, v in {**named, **_prefixed(head)}.items()}
 
 
-def _head(model: ActorCritic) -> dict[str, Tensor]:
-    return {} if model.value_head is None else model.value_head.state_dict()
+def _prefixed(head: Head) -> dict[str, Tensor]:
+    return {} if head is None else {HEAD + k: v for k, v in head.state_dict().items()}
 
 
-def load_state(model: ActorCritic, new: Mapping[str, Tensor]) -> None:
+def split(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """(the policy's tensors, those of the value head without their prefix)."""
+    policy = {k: v for k, v in tensors.items() if not k.startswith(HEAD)}
+    return policy, {k.removeprefix(HEAD): v for k, v in tensors.items() if k.startswith(HEAD)}
+
+
+def load_state(model: Model, head: Head, new: Mapping[str, Tensor]) -> None:
     """Copies ``new`` into the model, all of it or nothing. A removed value head takes no value head."""
-    if model.value_head is None:
-        new = {k: v for k, v in new.items() if not k.startswith(HEAD)}
-    old = state(model)
-    compare(old, new)
-    policy = {k: v for k, v in new.items() if not k.startswith(HEAD)}
-    if isinstance(model.model, PeftModel):
-        set_peft_model_state_dict(model.model, policy)
+    policy, value = split(new)
+    compare(state(model, head), policy if head is None else new)
+    if isinstance(model, PeftModel):
+        set_peft_model_state_dict(model, policy)
     else:
         with torch.no_grad():
-            for name, parameter in model.model.named_parameters():
+            for name, parameter in model.named_parameters():
                 parameter.copy_(policy[name])
-    if model.value_head is not None:
-        model.value_head.load_state_dict({k.removeprefix(HEAD): v for k, v in new.items() if k.startswith(HEAD)})
+    if head is not None:
+        head.load_state_dict(value)
 
 
 def compare(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
@@ -76,40 +78,40 @@ def compare(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
             raise ModelError(f"the adapter does not fit: {name} has the shape {sizes}; same LoRA rank, same model?")
 
 
-def to_bytes(model: ActorCritic) -> tuple[bytes, str]:
+def to_bytes(model: Model, head: Head) -> tuple[bytes, str]:
     """safetensors bytes of all trained tensors, and their sha256."""
-    data = serialise({k: v.cpu().contiguous() for k, v in state(model).items()})
+    data = serialise({k: v.cpu().contiguous() for k, v in state(model, head).items()})
     return data, hashlib.sha256(data).hexdigest()
 
 
-def from_bytes(model: ActorCritic, data: bytes) -> None:
+def from_bytes(model: Model, head: Head, data: bytes) -> None:
     """The other direction."""
     try:
         new = parse(data)
     except SafetensorError as error:
         raise ModelError(f"these bytes are no adapter: {error}") from error
-    load_state(model, new)
+    load_state(model, head, new)
 
 
-def save(model: ActorCritic, folder: Path) -> None:
+def save(model: Model, head: Head, folder: Path) -> None:
     """Writes an adapter that PEFT itself can load, and the value head beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(model.model, PeftModel):
+    if isinstance(model, PeftModel):
         # "auto" would look the base model up on the network to see whether its vocabulary grew.
-        model.model.save_pretrained(folder, save_embedding_layers=False)
+        model.save_pretrained(folder, save_embedding_layers=False)
     else:
-        model.model.save_pretrained(folder)
-    if model.value_head is not None:
-        write(_head(model), folder / HEAD_FILE)
+        model.save_pretrained(folder)
+    if head is not None:
+        write(head.state_dict(), folder / HEAD_FILE)
 
 
-def load(model: ActorCritic, folder: Path) -> None:
+def load(model: Model, head: Head, folder: Path) -> None:
     """Reads what ``save`` wrote."""
-    name = "adapter_model.safetensors" if isinstance(model.model, PeftModel) else "model.safetensors"
+    name = "adapter_model.safetensors" if isinstance(model, PeftModel) else "model.safetensors"
     new = read(folder / name)
-    if model.value_head is not None:
+    if head is not None:
         new |= {HEAD + k: v for k, v in read(folder / HEAD_FILE).items()}
-    load_state(model, new)
+    load_state(model, head, new)
 
 
 def write(tensors: Mapping[str, Tensor], path: Path) -> None:

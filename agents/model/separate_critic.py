@@ -91,8 +91,8 @@ class SeparateActorCritic(ActorCritic):
     def load_critic_state(self, state: Mapping[str, Tensor]) -> None:
         """Copies what ``critic_state`` gave. Raises ModelError when names or shapes differ."""
         adapter_io.compare(self.critic_state(), state)
-        self.critic_body.load_state({k: v for k, v in state.items() if not k.startswith(adapter_io.HEAD)})
-        head = {k.removeprefix(adapter_io.HEAD): v for k, v in state.items() if k.startswith(adapter_io.HEAD)}
+        body, head = adapter_io.split(state)
+        self.critic_body.load_state(body)
         self.critic_head.load_state_dict(head)
 
     def save(self, folder: str | Path) -> None:

@@ -8,19 +8,17 @@ Legend: T tokens, N rows of one path, V vocabulary.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
-from agents.model.attention.blocks import Plan, TreePlan
+from agents.model.attention.blocks import AttentionPlan, TreePlan
 from agents.model.attention.interface import NAME
 from agents.text.errors import ModelError
 from agents.tree import Batch, Kind, Node
 from agents.tree.packing import pack
-
-if TYPE_CHECKING:
-    from agents.model.actor_critic import ActorCritic
 
 KNOWN_LAYERS = {"full_attention", "sliding_attention"}
 
@@ -61,7 +59,7 @@ class _Watched(TreePlan):
         super().__init__(batch.pos_T, batch.end_T, device)
         self.windows: list[int | None] = []
 
-    def get(self, window: int | None, dtype: torch.dtype) -> Plan:
+    def get(self, window: int | None, dtype: torch.dtype) -> AttentionPlan:
         self.windows.append(window)
         return super().get(window, dtype)
 
@@ -80,21 +78,21 @@ def _tree(vocabulary: int) -> Batch:
 
 
 @torch.no_grad()
-def probe(actor_critic: ActorCritic) -> None:
-    """Raises ModelError when a packed tree differs from ordinary forwards of its paths by more than rounding."""
-    model = actor_critic.causal_model
+def probe(model: PreTrainedModel, logits: Callable[[Batch, TreePlan], Tensor]) -> None:
+    """Raises ModelError when a packed tree differs from ordinary forwards of its paths by more than rounding.
+
+    ``logits`` runs ``model`` on a packed batch [T] and returns [T, V].
+    """
     config = model.config.get_text_config(decoder=True)
     name = f"{type(model).__name__} ({config.model_type})"
-    batch = _tree(config.vocab_size).to(actor_critic.device)
-    plan = _Watched(batch, actor_critic.device)
+    batch = _tree(config.vocab_size).to(model.device)
+    plan = _Watched(batch, model.device)
     try:
-        packed_TV = actor_critic.logits(actor_critic.hidden(batch, plan))
+        packed_TV = logits(batch, plan)
     except ModelError:
         raise
     except Exception as error:  # whatever a foreign model raises on a tree: it cannot be used
         raise ModelError(f"{name} does not run on a token tree ({error}): use another model") from error
-    finally:
-        actor_critic.counters = type(actor_critic.counters)()
 
     types = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     window = getattr(config, "sliding_window", None)

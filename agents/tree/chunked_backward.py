@@ -34,7 +34,7 @@ LossT = TypeVar("LossT", bound=HasTotal)
 
 
 @dataclass(frozen=True)
-class Part:
+class TreePart:
     """A piece of a batch that fits the budget."""
 
     batch: Batch
@@ -45,7 +45,7 @@ class Part:
     """True where this part owns the row; False for a repeated ancestor."""
 
 
-def cut(batch: Batch, max_tokens: int) -> list[Part]:
+def cut(batch: Batch, max_tokens: int) -> list[TreePart]:
     """Parts of at most ``max_tokens`` rows each, repeated root paths included.
 
     Raises ModelError when a single root-to-leaf path is longer than that: a path cannot be cut.
@@ -53,7 +53,7 @@ def cut(batch: Batch, max_tokens: int) -> list[Part]:
     total = len(batch)
     if total <= max_tokens:
         everything = torch.arange(total, device=batch.token_T.device)
-        return [Part(batch, everything, torch.ones_like(everything, dtype=torch.bool))]
+        return [TreePart(batch, everything, torch.ones_like(everything, dtype=torch.bool))]
     pos_T = batch.pos_T.cpu()
     longest = int(pos_T.max()) + 1
     if longest > max_tokens:
@@ -73,7 +73,7 @@ def cut(batch: Batch, max_tokens: int) -> list[Part]:
     return parts
 
 
-def _part(batch: Batch, start: int, stop: int) -> Part:
+def _part(batch: Batch, start: int, stop: int) -> TreePart:
     device = batch.token_T.device
     path_P = torch.nonzero(batch.end_T[:start] > start).squeeze(1)
     row_P = torch.cat([path_P, torch.arange(start, stop, device=device)])
@@ -94,7 +94,7 @@ def _part(batch: Batch, start: int, stop: int) -> Part:
         last_S=place_T[batch.last_S],
         critic_S=critic_S,
     )
-    return Part(piece, row_P, own_P)
+    return TreePart(piece, row_P, own_P)
 
 
 @torch.no_grad()
@@ -115,7 +115,7 @@ def critic_hidden(hidden: Callable[[Batch], Tensor], batch: Batch, max_tokens: i
     return torch.cat(hidden_)[order_N], state_N
 
 
-def _assemble(batch: Batch, parts: list[Part], outs: list[Forward]) -> Forward:
+def _assemble(batch: Batch, parts: list[TreePart], outs: list[Forward]) -> Forward:
     logp_T = outs[0].logp_T.new_zeros(len(batch))
     entropy_T, value_S, read_SD = torch.zeros_like(logp_T), None, None
     value_T = None if outs[0].value_T is None else outs[0].value_T.new_zeros(len(batch))
@@ -165,7 +165,7 @@ def backward(
     return loss
 
 
-def _surrogate(part: Part, new: Forward, leaf: Forward) -> Tensor:
+def _surrogate(part: TreePart, new: Forward, leaf: Forward) -> Tensor:
     """What has, in the parameters, the gradient that the numbers owned by ``part`` contribute to the whole loss."""
     total = new.logp_T.new_zeros(())
     for mine, whole in ((new.logp_T, leaf.logp_T), (new.value_T, leaf.value_T)):

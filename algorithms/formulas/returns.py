@@ -3,7 +3,8 @@
 Invariant: every mean over the actions tried in a state is weighted by `Batch.count_A`, and an action whose count is 0
 has no say. A ``end_S`` is the value of a state in which nothing was tried: 0 where the episode ended.
 
-Where sharing must change nothing at all, recursions run over `Rows`: the turns of the batch in which nothing is shared.
+Where sharing must change nothing at all, recursions run over `TurnRows`: the turns of the batch in
+which nothing is shared.
 
 Legend of the shape suffixes: M steps of look-ahead, T tokens, A actions, S states, L leaves = episodes, P rows = turns
 of single episodes.
@@ -97,7 +98,7 @@ def turn_advantage(
 
 
 @dataclass(frozen=True)
-class Rows:
+class TurnRows:
     """Every turn of every episode, also of those that share it: an action and a leaf below it, in depth-first order."""
 
     action_P: Tensor
@@ -110,7 +111,7 @@ class Rows:
     """Turns of the longest episode."""
 
     @classmethod
-    def of(cls, batch: Batch, count_L: Tensor) -> Rows:
+    def of(cls, batch: Batch, count_L: Tensor) -> TurnRows:
         """The rows of the batch, a leaf standing for ``count_L`` episodes."""
         span_A = batch.hi_A - batch.lo_A
         first_A = span_A.cumsum(0) - span_A

@@ -32,7 +32,7 @@ from runners.cloning import demonstrations, maximum_likelihood
 from runners.cloning.demonstrations import Demonstration, chain, demonstrate, drill_tree
 from runners.cloning.maximum_likelihood import fit
 from runners.cloning.settings import PretrainSettings
-from runners.config import dump_json, plain
+from runners.command_line.plain import dump_json, plain
 
 SAMPLE = 1500
 """Demonstrations that the vocabulary is read from."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from runners.command_line.errors import UserError
 from runners.comparison.measures import Figures, grid, interval
-from runners.config import UserError
-from runners.intervals import Interval
+from runners.statistics.intervals import Interval
 
 LEAST_SEEDS = 5
 """With fewer, an interval over seeds does not hold what it promises."""
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
-class Kind(StrEnum):
+class ClaimKind(StrEnum):
     """What is compared with the threshold: a - b, a / b, or the share (a - b) / (of - b) of a gap that a closes."""
 
     DIFFERENCE = "difference"
@@ -42,7 +42,7 @@ class Claim:
     measure: str
     entrant: str
     against: str
-    kind: Kind = Kind.DIFFERENCE
+    kind: ClaimKind = ClaimKind.DIFFERENCE
     of: str = ""
     """Who is at the other end of the gap; for a share only."""
     at_least: float | None = None
@@ -54,9 +54,9 @@ class Claim:
     def __str__(self) -> str:
         a, b = self.entrant, self.against
         what = {
-            Kind.DIFFERENCE: f"{a} − {b}",
-            Kind.RATIO: f"{a} / {b}",
-            Kind.SHARE: f"({a} − {b}) / ({self.of} − {b})",
+            ClaimKind.DIFFERENCE: f"{a} − {b}",
+            ClaimKind.RATIO: f"{a} / {b}",
+            ClaimKind.SHARE: f"({a} − {b}) / ({self.of} − {b})",
         }[self.kind]
         bound = f"≥ {self.at_least:g}" if self.at_least is not None else f"≤ {self.at_most:g}"
         return f"{self.measure}: {what} {bound}"
@@ -83,12 +83,12 @@ def _claim(number: int, value: Any, entrants: Sequence[str], measures: Sequence[
     if not isinstance(value, dict) or (set(value) - set(names)):
         raise UserError(f"{where}: must hold some of {', '.join(names)}")
     try:
-        claim = Claim(**{**value, "kind": Kind(value.get("kind", Kind.DIFFERENCE))})
+        claim = Claim(**{**value, "kind": ClaimKind(value.get("kind", ClaimKind.DIFFERENCE))})
     except (TypeError, ValueError) as error:
         raise UserError(f"{where}: {error}") from None
     if claim.measure not in measures:
         raise UserError(f"{where}: there is no measure {claim.measure!r}; there are {', '.join(measures)}")
-    for name in (claim.entrant, claim.against, *([claim.of] if claim.kind == Kind.SHARE else [])):
+    for name in (claim.entrant, claim.against, *([claim.of] if claim.kind == ClaimKind.SHARE else [])):
         if name not in entrants:
             raise UserError(f"{where}: there is no entrant {name!r}; there are {', '.join(entrants)}")
     if (claim.at_least is None) == (claim.at_most is None):
@@ -100,7 +100,7 @@ def _claim(number: int, value: Any, entrants: Sequence[str], measures: Sequence[
 
 def judge(claim: Claim, figures: Mapping[str, Mapping[int, Figures]]) -> Judged:
     """Decides one claim over the seeds that all its entrants have."""
-    names = [claim.entrant, claim.against, *([claim.of] if claim.kind == Kind.SHARE else [])]
+    names = [claim.entrant, claim.against, *([claim.of] if claim.kind == ClaimKind.SHARE else [])]
     seeds = sorted(set.intersection(*(set(figures[name]) for name in names)))
     value = interval(*(grid(figures[name], claim.measure, seeds) for name in names), combine=_COMBINE[claim.kind])
     return Judged(claim, value, verdict(value, claim) if len(seeds) >= LEAST_SEEDS else Verdict.UNDECIDED)
@@ -123,7 +123,7 @@ def _divided(above: Any, below: Any) -> Any:
 
 
 _COMBINE = {
-    Kind.DIFFERENCE: lambda a, b: a - b,
-    Kind.RATIO: _divided,
-    Kind.SHARE: lambda a, b, c: _divided(a - b, c - b),
+    ClaimKind.DIFFERENCE: lambda a, b: a - b,
+    ClaimKind.RATIO: _divided,
+    ClaimKind.SHARE: lambda a, b, c: _divided(a - b, c - b),
 }

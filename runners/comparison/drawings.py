@@ -9,18 +9,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from runners.comparison.curves import AXES, History, binned
+from runners.comparison.findings import BY_TURN, Findings
 from runners.comparison.measures import title
-from runners.comparison.svg import Dot, Line, dots, lines, mark
-from runners.evaluation.credit_quality import TITLES
-from runners.intervals import Interval, over_seeds
-
-if TYPE_CHECKING:
-    from runners.comparison.report import Result
+from runners.comparison.svg import Dot, PlotLine, dots, lines, mark
+from runners.crediting.quality import TITLES
+from runners.statistics.intervals import Interval, over_seeds
 
 BINS = 40
 """Points of a curve."""
@@ -28,8 +25,6 @@ BANDED = 6
 """Most entrants whose curves have bands: more of them hide each other."""
 SHOWN = ("auc", "auc_valid", "auc_seconds", "final_sampled", "final_greedy", "tokens_per_group")
 """Measures that are drawn."""
-BY_TURN = ("auc", "value_solvable")
-"""Figures of credit that are drawn turn by turn."""
 
 
 def key(names: Sequence[str]) -> str:
@@ -38,7 +33,7 @@ def key(names: Sequence[str]) -> str:
     return f"<ul class='key'>{''.join(items)}</ul>"
 
 
-def curves(result: Result) -> str:
+def curves(result: Findings) -> str:
     """Success of training batches against each axis, and on validation tasks."""
     found = []
     banded = len(result.histories) <= BANDED
@@ -56,7 +51,7 @@ def curves(result: Result) -> str:
     return _side_by_side(found)
 
 
-def _curve(name: str, place: int, histories: Mapping[int, History], axis: str, limit: float) -> Line:
+def _curve(name: str, place: int, histories: Mapping[int, History], axis: str, limit: float) -> PlotLine:
     """Mean over seeds in equal stretches of 0..limit; a gap where some seed had ended."""
     success_SB = np.asarray([binned(h.column(axis), h.column("success"), limit, BINS) for h in histories.values()])
     middles = ((np.arange(BINS) + 0.5) * limit / BINS).tolist()
@@ -65,22 +60,24 @@ def _curve(name: str, place: int, histories: Mapping[int, History], axis: str, l
     return _banded(name, place, middles, bands)
 
 
-def _banded(name: str, place: int, x: Sequence[float], values: Sequence[Interval | None], dots: bool = False) -> Line:
+def _banded(
+    name: str, place: int, x: Sequence[float], values: Sequence[Interval | None], dots: bool = False
+) -> PlotLine:
     nothing = Interval(math.nan, math.nan, math.nan)
     told = [value or nothing for value in values]
     columns = [v.mean for v in told], [v.low for v in told], [v.high for v in told]
-    return Line(name, place, x, *columns, dots=dots)
+    return PlotLine(name, place, x, *columns, dots=dots)
 
 
-def _valid(name: str, place: int, histories: Mapping[int, History]) -> Line:
+def _valid(name: str, place: int, histories: Mapping[int, History]) -> PlotLine:
     """Means over seeds of the evaluations that every run had, in their order."""
     of_run = [[e for e in h.valid if "sampled" in e] for h in histories.values()]
     columns = list(zip(*of_run, strict=False))
     x, y = ([float(np.mean([e[what] for e in column])) for column in columns] for what in ("env_steps", "sampled"))
-    return Line(name, place, x, y, dots=True)
+    return PlotLine(name, place, x, y, dots=True)
 
 
-def measures(result: Result) -> str:
+def measures(result: Findings) -> str:
     """Means, intervals and single runs of the chief measures."""
     found = []
     for measure in (measure for measure in SHOWN if measure in result.keys):
@@ -95,7 +92,7 @@ def measures(result: Result) -> str:
     return _side_by_side(found)
 
 
-def pass_at_k(result: Result) -> str:
+def pass_at_k(result: Findings) -> str:
     """pass@k against k, where it was measured."""
     ks = {measure: float(measure.removeprefix("pass@")) for measure in result.keys if measure.startswith("pass@")}
     if not ks:
@@ -105,18 +102,18 @@ def pass_at_k(result: Result) -> str:
         values = [result.means[measure][name] for measure in ks]
         plots.append(_banded(name, i, list(ks.values()), values, dots=True))
     start = [result.start[measure].mean for measure in ks]
-    plots.append(Line("start", 8, list(ks.values()), start, dots=True))
+    plots.append(PlotLine("start", 8, list(ks.values()), start, dots=True))
     note = "of the last policy on test tasks, sampled; grey: the policy that all begin from"
     return f"<h2>pass@k</h2>{_side_by_side([_figure(lines(plots, 'k', 'pass@k', xlog2=True), note)])}"
 
 
-def by_turn(result: Result) -> str:
+def by_turn(result: Findings) -> str:
     """Credit and critic at each place in the episode."""
     found = []
     for when, figures in result.credit_by_turn.items():
         for figure in BY_TURN:
             plots = [
-                Line(name, list(result.figures).index(name), turns, values, dots=True)
+                PlotLine(name, list(result.figures).index(name), turns, values, dots=True)
                 for name, (turns, values) in figures[figure].items()
                 if turns
             ]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import yaml
 
+from runners.command_line.plain import plain
+from runners.comparison.findings import Findings
 from runners.comparison.measures import MEASURES, form, title
-from runners.config import plain
-from runners.evaluation.credit_quality import ABOUT, TITLES
-from runners.intervals import Interval
-
-if TYPE_CHECKING:
-    from runners.comparison.report import Result
+from runners.crediting.quality import ABOUT, TITLES
+from runners.statistics.intervals import Interval
 
 INTERVALS = (
     "Brackets and small figures are 95 % intervals: the expanded percentile bootstrap over seeds, and over tasks too "
@@ -30,7 +27,7 @@ CREDIT_NOTE = (
 )
 
 
-def headline(result: Result) -> str:
+def headline(result: Findings) -> str:
     """What was compared, in one sentence."""
     return (
         f"{', '.join(result.figures)} on {result.settings['compare']['env']}: {len(result.seeds)} seeds each, "
@@ -38,14 +35,14 @@ def headline(result: Result) -> str:
     )
 
 
-def about_tuning(result: Result) -> str:
+def about_tuning(result: Findings) -> str:
     return (
         f"Each setting was tried once with seed {len(result.seeds)}, which no run above has, and judged by the area "
         "under the curve of sampled success on validation tasks."
     )
 
 
-def markdown(result: Result) -> str:
+def markdown(result: Findings) -> str:
     """The whole report."""
     names = list(result.figures)
     others = [name for name in names if name != result.baseline]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from runners.comparison.curves import LEARNING, History, area, area_between, reached
-from runners.comparison.plan import PlannedRun
-from runners.intervals import Grid, Interval, over_seeds, pass_at_k
+from runners.comparison.entrants import PlannedRun
+from runners.statistics.intervals import Grid, Interval, over_seeds, pass_at_k
 from runners.training.group_costs import FIRST
 
 Figures = Mapping[str, Sequence[float]]

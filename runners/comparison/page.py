@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import yaml
 
+from runners.command_line.plain import plain
 from runners.comparison import drawings
 from runners.comparison.claims import Judged, Verdict
+from runners.comparison.findings import Findings
 from runners.comparison.markdown import CREDIT_NOTE, INTERVALS, VERDICTS, about_tuning, flow, headline
 from runners.comparison.measures import MEASURES, better, form, title
-from runners.config import plain
-from runners.evaluation.credit_quality import ABOUT, TITLES
-from runners.intervals import Interval
-
-if TYPE_CHECKING:
-    from runners.comparison.report import Result
+from runners.crediting.quality import ABOUT, TITLES
+from runners.statistics.intervals import Interval
 
 HEAD = """<!doctype html>
 <html lang="en">
@@ -37,7 +34,7 @@ HEAD = """<!doctype html>
 """
 
 
-def page(result: Result) -> str:
+def page(result: Findings) -> str:
     """The whole page."""
     names = list(result.figures)
     style = files("runners.comparison").joinpath("page.css").read_text("utf-8")
@@ -96,7 +93,7 @@ def _claims(judged: Sequence[Judged]) -> str:
     return f"<h2>Claims</h2>{_table(head, rows, text=(0, 1, 3, 4))}<p class='dim'>{escape(VERDICTS)}</p>"
 
 
-def _differences(result: Result) -> str:
+def _differences(result: Findings) -> str:
     others = [name for name in result.figures if name != result.baseline]
     rows, classes = [], {}
     for r, key in enumerate(result.keys):
@@ -110,7 +107,7 @@ def _differences(result: Result) -> str:
     return f"{head}{_table(['', *others], rows, classes=classes)}<p class='dim'>{note}</p>"
 
 
-def _credit(result: Result) -> str:
+def _credit(result: Findings) -> str:
     if not result.credit:
         return ""
     found = ["<h2>Credit accuracy</h2>", f"<p class='dim'>{escape(CREDIT_NOTE.format(baseline=result.baseline))}</p>"]
@@ -122,7 +119,7 @@ def _credit(result: Result) -> str:
     return "\n".join([*found, _definitions({TITLES[key]: about for key, about in ABOUT.items()})])
 
 
-def _tuning(result: Result) -> str:
+def _tuning(result: Findings) -> str:
     if not result.tried:
         return ""
     rows = [

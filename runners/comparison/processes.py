@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from runners.config import UserError
+from runners.command_line.errors import UserError
 from runners.training.interrupts import Interrupts, Stopped
 
 LOOK = 0.2
@@ -23,7 +23,7 @@ LOOK = 0.2
 
 
 @dataclass(frozen=True)
-class Job:
+class ProcessJob:
     """Something to be done by one program after another."""
 
     name: str
@@ -37,13 +37,13 @@ class Job:
 
 @dataclass
 class _Active:
-    job: Job
+    job: ProcessJob
     steps: Iterator[Sequence[str]]
     bar: TaskID
     process: subprocess.Popen[bytes] | None = field(default=None)
 
 
-def carry_out(jobs: Sequence[Job], at_once: int, title: str, console: Console) -> dict[str, str]:
+def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Console) -> dict[str, str]:
     """Does the jobs; returns why, by name, for those that failed. Raises UserError when it is told to stop."""
     waiting, active, failed = list(jobs), list[_Active](), dict[str, str]()
     progress = Progress(

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runners.comparison.plan import PlannedRun
-from runners.comparison.processes import Job
-from runners.config import UserError, plain
-from runners.runs import is_run, read_run
-from runners.training import checkpoint
+from runners.command_line.errors import UserError
+from runners.command_line.plain import plain
+from runners.comparison.entrants import PlannedRun
+from runners.comparison.processes import ProcessJob
+from runners.run_folder import checkpoint
+from runners.run_folder.runs import is_run, read_run
 
 PROGRAMS = Path(__file__).resolve().parent.parent
 SUMMARY = "summary.json"
@@ -95,7 +96,7 @@ def result_file(run: PlannedRun) -> Path:
     return run.folder.with_name(f"{run.name}.test.json")
 
 
-def job_of(run: PlannedRun, logs: Path, measured: Measured | None) -> Job:
+def job_of(run: PlannedRun, logs: Path, measured: Measured | None) -> ProcessJob:
     """Everything about one run."""
 
     def steps() -> Iterator[Sequence[str]]:
@@ -104,7 +105,9 @@ def job_of(run: PlannedRun, logs: Path, measured: Measured | None) -> Job:
         if measured is not None and not is_measured(result_file(run), measured):
             yield measured.command(run.folder, result_file(run), "trained")
 
-    return Job(run.name, logs / f"{run.name}.log", steps, lambda: 0.98 * progress_of(run.folder, run.train.env_steps))
+    return ProcessJob(
+        run.name, logs / f"{run.name}.log", steps, lambda: 0.98 * progress_of(run.folder, run.train.env_steps)
+    )
 
 
 def credit_steps(

@@ -17,7 +17,7 @@ COLOURS = 10
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """One entrant's line; entries that are no number are gaps."""
 
     name: str
@@ -69,7 +69,7 @@ def short(x: float) -> str:
 
 
 def lines(
-    plots: Sequence[Line],
+    plots: Sequence[PlotLine],
     xlabel: str,
     ylabel: str,
     *,
@@ -177,7 +177,7 @@ def _path(px: Place, py: Place, run: Sequence[tuple[float, float]], place: int) 
     return f'<polyline class="{mark(place)} line" points="{points}"/>'
 
 
-def _band(px: Place, py: Place, plot: Line) -> str:
+def _band(px: Place, py: Place, plot: PlotLine) -> str:
     if not plot.low:
         return ""
     edges = list(zip(plot.x, plot.low, plot.high, strict=True))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runners.command_line.errors import UserError
 from runners.comparison.curves import area_between, read_history
-from runners.comparison.plan import Values
-from runners.config import UserError
+from runners.comparison.entrants import Values
 
 LEAST = 6
 """Settings that each entrant must at least be tried with."""

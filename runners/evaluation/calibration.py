@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.tree.episode import Episode
-from runners.evaluation.accuracy import Vector, auc
-from runners.intervals import Interval, percentile, task_draws
+from runners.statistics.accuracy import Vector, auc
+from runners.statistics.intervals import Interval, percentile, task_draws
 
 BINS = 10
 """Of the reliability table, equally wide."""

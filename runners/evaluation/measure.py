@@ -14,13 +14,13 @@ from agent_envs.core import Task, TextEnv
 from agents.engine import SamplingSettings
 from agents.rollout.search.settings import SearchPlan
 from agents.tree.episode import Episode, Fault, Job
-from runners.config import UserError
-from runners.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
+from runners.command_line.errors import UserError
+from runners.statistics.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
 from runners.workers.controller import Controller
 
 
 @dataclass(frozen=True)
-class Result:
+class PlayedTasks:
     """What one policy did, ``samples`` episodes per task, in the order of the tasks."""
 
     outcomes: tuple[Episode | Fault, ...]
@@ -65,12 +65,12 @@ class Result:
         """One of the environment's metrics at the end of the episodes, 0 where it was not reached."""
         return self.mean(lambda e: e.metrics.get(name, 0.0))
 
-    def where(self, key: str, value: object) -> Result:
+    def where(self, key: str, value: object) -> PlayedTasks:
         """The part of the tasks whose ``key`` (level, language) is ``value``."""
-        return Result(tuple(o for o in self.outcomes if getattr(o.job.task, key) == value), self.samples)
+        return PlayedTasks(tuple(o for o in self.outcomes if getattr(o.job.task, key) == value), self.samples)
 
 
-def paired_gain(before: Result, after: Result) -> Interval:
+def paired_gain(before: PlayedTasks, after: PlayedTasks) -> Interval:
     """The difference in success on the tasks that both played."""
     pairs = zip(before.successes(), after.successes(), strict=True)
     known = [(a, b) for a, b in pairs if not (math.isnan(a) or math.isnan(b))]
@@ -104,7 +104,7 @@ def evaluate_tasks(
     seed: int,
     samples: int = 1,
     search: SearchPlan | None = None,
-) -> Result:
+) -> PlayedTasks:
     """Plays (or searches) every task ``samples`` times with the loaded policy. Raises UserError when all broke."""
     jobs = [Job(task, sample, seed) for task in tasks for sample in range(samples)]
     with Progress(
@@ -115,4 +115,4 @@ def evaluate_tasks(
         played = controller.play(jobs, sampling, on_end=lambda: bar.advance(job), search=search)
     if not played.episodes:
         raise UserError(f"no episode was played to its end; the last one broke so: {played.faults[-1]}")
-    return Result(tuple(played.outcomes), samples)
+    return PlayedTasks(tuple(played.outcomes), samples)

@@ -18,9 +18,9 @@ from agents.model.state_values import Critic
 from agents.text.settings import ChatSettings
 from algorithms.base import Algorithm
 from runners.cloning.settings import PretrainSettings
-from runners.models import BaseSpec, device_of, load_base, source_of
-from runners.runs import base_of, locate, run_folder
-from runners.training.actors import actor_of
+from runners.loading.actor import actor_of
+from runners.loading.base_model import BaseSpec, device_of, load_base, source_of
+from runners.run_folder.runs import base_of, locate, run_folder
 from runners.workers.worker import PlaySettings, Worker
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from runners.evaluation.measure import Result, paired_gain
-from runners.intervals import Interval
+from runners.evaluation.measure import PlayedTasks, paired_gain
+from runners.statistics.intervals import Interval
 
 
-def figures_of(found: Mapping[str, Mapping[str, Result]]) -> dict[str, Any]:
+def figures_of(found: Mapping[str, Mapping[str, PlayedTasks]]) -> dict[str, Any]:
     """All figures as plain values: each a mean with the ends of its 95 % interval over tasks."""
     out: dict[str, Any] = {}
     for name, modes in found.items():
@@ -25,7 +25,7 @@ def figures_of(found: Mapping[str, Mapping[str, Result]]) -> dict[str, Any]:
     return out
 
 
-def _figures(result: Result) -> dict[str, Any]:
+def _figures(result: PlayedTasks) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "tasks": len(result.tasks),
         "samples": result.samples,

@@ -11,26 +11,26 @@ from collections.abc import Sequence
 import numpy as np
 
 from agents.rollout.search.settings import ScorerKind
-from runners.inference.figures import Point
-from runners.inference.lines import Line, Weights, scores
+from runners.inference.episode_scores import Scores, Weights, scores
 from runners.inference.settings import Agent
-from runners.intervals import mean
+from runners.inference.success_by_tokens import Point
+from runners.statistics.intervals import mean
 
 WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 100.0)
 """What the spread of the log-probabilities may count beside that of the values."""
 
 
-def groups(lines: Sequence[Line], n: int) -> list[Sequence[Line]]:
+def groups(lines: Sequence[Scores], n: int) -> list[Sequence[Scores]]:
     return [lines[i : i + n] for i in range(0, len(lines) - n + 1, n)]
 
 
-def chosen(lines: Sequence[Line], kind: ScorerKind, weights: Weights) -> Line:
+def chosen(lines: Sequence[Scores], kind: ScorerKind, weights: Weights) -> Scores:
     """The episode with the highest score, of equal ones the first."""
     found = scores(lines, kind, weights)
     return lines[found.index(max(found))]
 
 
-def point(tasks: Sequence[Sequence[Line]], kind: ScorerKind, n: int, weights: Weights, value_tokens: float) -> Point:
+def point(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, n: int, weights: Weights, value_tokens: float) -> Point:
     """What the scorer makes of n episodes per task."""
     success, tokens = [], []
     for lines in tasks:
@@ -41,7 +41,7 @@ def point(tasks: Sequence[Sequence[Line]], kind: ScorerKind, n: int, weights: We
     return Point(Agent.BEST_OF_N, kind, n, tuple(success), tuple(tokens), asked)
 
 
-def candidates(tasks: Sequence[Sequence[Line]], kind: ScorerKind, weights: Weights) -> list[Weights]:
+def candidates(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, weights: Weights) -> list[Weights]:
     """Weights of the log-probability to try: multiples of the ratio of the spreads of the two scores."""
     value = ScorerKind(kind.removesuffix("+logprob"))
     told = [[x for lines in tasks for x in scores(lines, k, weights)] for k in (value, ScorerKind.LOGPROB)]
@@ -50,7 +50,7 @@ def candidates(tasks: Sequence[Sequence[Line]], kind: ScorerKind, weights: Weigh
     return [Weights(weights.form, unit * factor) for factor in WEIGHTS]
 
 
-def choose_weight(tasks: Sequence[Sequence[Line]], kind: ScorerKind, n: int, weights: Weights) -> Weights:
+def choose_weight(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, n: int, weights: Weights) -> Weights:
     """The weight under which ``kind`` does best on validation tasks; of equal ones the first."""
 
     def success(candidate: Weights) -> float:

@@ -15,8 +15,8 @@ from enum import StrEnum
 import numpy as np
 
 from agents.rollout.search.settings import ScorerKind
-from runners.inference.lines import Line, Weights, running
-from runners.intervals import Interval, bootstrap, percentile, task_draws
+from runners.inference.episode_scores import Scores, Weights, running
+from runners.statistics.intervals import Interval, bootstrap, percentile, task_draws
 
 
 class Rule(StrEnum):
@@ -40,7 +40,7 @@ class Stop:
     of_turn: tuple[tuple[float, ...], ...] = ()
     """The successful validation episodes' scores at each turn, ascending."""
 
-    def heights(self, line: Line) -> list[float]:
+    def heights(self, line: Scores) -> list[float]:
         """What is compared with the threshold in each state in which an action was taken."""
         found = running(line, self.kind, self.weights)
         if self.rule == Rule.LEVEL:
@@ -56,10 +56,10 @@ class Stop:
             return (score - among[0]) / (among[-1] - among[0] or 1.0)
         return (bisect_left(among, score) + bisect_right(among, score)) / (2 * len(among))
 
-    def lowest(self, line: Line) -> float:
+    def lowest(self, line: Scores) -> float:
         return min(self.heights(line)[self.first :], default=np.inf)
 
-    def turns(self, line: Line) -> int:
+    def turns(self, line: Scores) -> int:
         """How many turns are taken before it is given up."""
         for k, height in enumerate(self.heights(line)):
             if k >= self.first and height < self.threshold:
@@ -67,7 +67,9 @@ class Stop:
         return len(line.tokens)
 
 
-def choose(lines: Sequence[Line], kind: ScorerKind, candidates: Sequence[Weights], first: int, max_loss: float) -> Stop:
+def choose(
+    lines: Sequence[Scores], kind: ScorerKind, candidates: Sequence[Weights], first: int, max_loss: float
+) -> Stop:
     """The rule, the weights and the threshold that save most and lose at most ``max_loss`` of the episodes.
 
     At most means that the upper end of the loss's interval does not exceed it: on other tasks it is to hold, too.
@@ -76,7 +78,7 @@ def choose(lines: Sequence[Line], kind: ScorerKind, candidates: Sequence[Weights
     return max(stops, key=lambda stop: saved(lines, stop))
 
 
-def highest(lines: Sequence[Line], kind: ScorerKind, weights: Weights, first: int, max_loss: float) -> list[Stop]:
+def highest(lines: Sequence[Scores], kind: ScorerKind, weights: Weights, first: int, max_loss: float) -> list[Stop]:
     """Of each rule the highest threshold that loses at most ``max_loss`` of the episodes.
 
     The ranks of the rule by turn are taken among the episodes of every other task, and the threshold from the rest: an
@@ -89,14 +91,14 @@ def highest(lines: Sequence[Line], kind: ScorerKind, weights: Weights, first: in
     ]
 
 
-def ladder(lines: Sequence[Line], kind: ScorerKind, weights: Weights) -> tuple[tuple[float, ...], ...]:
+def ladder(lines: Sequence[Scores], kind: ScorerKind, weights: Weights) -> tuple[tuple[float, ...], ...]:
     """The scores of the successful ``lines`` at each turn, ascending."""
     scores = [running(line, kind, weights) for line in lines if line.success]
     longest = max(map(len, scores), default=0)
     return tuple(tuple(sorted(s[k] for s in scores if k < len(s))) for k in range(longest))
 
 
-def at_most(lines: Sequence[Line], stop: Stop, max_loss: float) -> Stop:
+def at_most(lines: Sequence[Scores], stop: Stop, max_loss: float) -> Stop:
     """The same rule with the highest threshold whose loss, at the upper end over tasks, is at most ``max_loss``."""
     lows = sorted((stop.lowest(line), line.task) for line in lines if line.success)
     episodes = Counter(line.task for line in lines)
@@ -110,14 +112,14 @@ def at_most(lines: Sequence[Line], stop: Stop, max_loss: float) -> Stop:
     return replace(stop, threshold=lows[allowed][0] if allowed < len(lows) else np.inf)
 
 
-def saved(lines: Sequence[Line], stop: Stop) -> float:
+def saved(lines: Sequence[Scores], stop: Stop) -> float:
     """Share of the sampled tokens of failing episodes that are not sampled any more."""
     lost = [line for line in lines if not line.success]
     whole = sum(sum(line.tokens) for line in lost)
     return sum(sum(line.tokens[stop.turns(line) :]) for line in lost) / whole if whole else 0.0
 
 
-def figures(tasks: Sequence[Sequence[Line]], stop: Stop, draws: int = 1000) -> dict[str, Interval]:
+def figures(tasks: Sequence[Sequence[Scores]], stop: Stop, draws: int = 1000) -> dict[str, Interval]:
     """What the rule saves and loses, each with its 95 % percentile interval over resampled tasks.
 
     ``failing_saved``: share of the failing episodes' tokens; ``tokens_saved``: of all episodes' tokens, those of lost

@@ -15,20 +15,20 @@ from agents.model.state_values import Critic
 from agents.rollout.search.settings import ScorerKind, Scoring, SearchPlan, ToTSettings
 from agents.tree.episode import Searched
 from algorithms.base import ValueMeaning
-from runners.config import UserError
-from runners.evaluation.measure import Result, evaluate_tasks, has_oracle, pick_tasks
+from runners.command_line.errors import UserError
+from runners.evaluation.measure import PlayedTasks, evaluate_tasks, has_oracle, pick_tasks
 from runners.evaluation.policies import Policies
 from runners.inference import best_of_n, early_stop
-from runners.inference.figures import Point
-from runners.inference.lines import Line, Weights, lines_of
+from runners.inference.episode_scores import Scores, Weights, lines_of
 from runners.inference.settings import Agent, BestOfN, EarlyStop, Likelihood, Sweep, asks_oracle
-from runners.intervals import mean
+from runners.inference.success_by_tokens import Point
+from runners.statistics.intervals import mean
 from runners.training.searching import check_slots
 from runners.workers.controller import Controller
 
 
 @dataclass(frozen=True)
-class Asked:
+class Study:
     """What is measured, and with whom."""
 
     agent: Agent
@@ -52,7 +52,7 @@ class Player:
     verifies: bool = False
     """Whether V behind an answer learned the outcome."""
 
-    def play(self, tasks: Sequence[Task], asked: Asked, samples: int, search: SearchPlan | None = None) -> Result:
+    def play(self, tasks: Sequence[Task], asked: Study, samples: int, search: SearchPlan | None = None) -> PlayedTasks:
         return evaluate_tasks(
             self.controller, asked.sampling, tasks, self.console, seed=asked.seed, samples=samples, search=search
         )
@@ -62,12 +62,12 @@ class Player:
         """Tokens that were read for values so far."""
         return self.critic.encoded_tokens if self.critic else 0
 
-    def lines(self, result: Result) -> list[list[Line]]:
+    def lines(self, result: PlayedTasks) -> list[list[Scores]]:
         return lines_of(result, self.critic, getattr(self.env, "grammar", None))
 
 
 @dataclass
-class Found:
+class StudyResult:
     """What was measured."""
 
     points: list[Point] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Found:
     """Of the mixed scorers, as they were chosen or given."""
 
 
-def check(asked: Asked, player: Player, split: str) -> None:
+def check(asked: Study, player: Player, split: str) -> None:
     """Raises UserError where a scorer has nothing to go by."""
     for kind in asked.kinds:
         if kind.asks_critic and player.critic is None:
@@ -96,9 +96,9 @@ def check(asked: Asked, player: Player, split: str) -> None:
             check_slots(tot, asked.slots)
 
 
-def measure(asked: Asked, player: Player, split: str, tasks: Sequence[Task]) -> Found:
+def measure(asked: Study, player: Player, split: str, tasks: Sequence[Task]) -> StudyResult:
     """Everything that was asked for. Raises UserError."""
-    valid: list[list[Line]] = []
+    valid: list[list[Scores]] = []
     if "validation" in asked.parts:
         chosen = pick_tasks(player.env, "valid", asked.parts["validation"].tasks)
         if split == "valid":
@@ -108,7 +108,7 @@ def measure(asked: Asked, player: Player, split: str, tasks: Sequence[Task]) -> 
     return ways[asked.agent](asked, player, tasks, valid)
 
 
-def samples_of(asked: Asked) -> int:
+def samples_of(asked: Study) -> int:
     """Episodes of each task that are chosen from, or from which a weight is learned."""
     if asked.agent == Agent.BEST_OF_N:
         settings: BestOfN = asked.parts["best_of_n"]
@@ -116,7 +116,7 @@ def samples_of(asked: Asked) -> int:
     return asked.samples
 
 
-def weights_of(asked: Asked, kind: ScorerKind, valid: Sequence[Sequence[Line]]) -> Weights:
+def weights_of(asked: Study, kind: ScorerKind, valid: Sequence[Sequence[Scores]]) -> Weights:
     """How a scorer weighs what it goes by: as told, or as it does best on validation tasks."""
     told: Likelihood = asked.parts.get("logprob", Likelihood())
     weights = Weights(told.form, told.weight or 1.0)
@@ -125,12 +125,12 @@ def weights_of(asked: Asked, kind: ScorerKind, valid: Sequence[Sequence[Line]]) 
     return best_of_n.choose_weight(valid, kind, min(samples_of(asked), 4), weights)
 
 
-def _best_of_n(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
+def _best_of_n(asked: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
     settings: BestOfN = asked.parts["best_of_n"]
     before = player.read
     lines = player.lines(player.play(tasks, asked, max(settings.n)))
     value_tokens = (player.read - before) / max(1, sum(map(len, lines)))
-    found = Found([single(lines)])
+    found = StudyResult([single(lines)])
     for kind in asked.kinds:
         weights = weights_of(asked, kind, valid)
         if kind.mixed:
@@ -139,14 +139,14 @@ def _best_of_n(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[
     return found
 
 
-def single(tasks: Sequence[Sequence[Line]]) -> Point:
+def single(tasks: Sequence[Sequence[Scores]]) -> Point:
     """One episode of each task: what every way of spending more has to beat."""
     success = tuple(mean([line.success for line in lines]) for lines in tasks)
     tokens = tuple(mean([float(sum(line.tokens)) for line in lines]) for lines in tasks)
     return Point(Agent.REACT, "none", 1, success, tokens)
 
 
-def plans(asked: Asked) -> list[Any]:
+def plans(asked: Study) -> list[Any]:
     """The settings of the search at each budget."""
     tot, sweep = asked.parts["tot"], asked.parts["sweep"]
     assert isinstance(sweep, Sweep)
@@ -157,7 +157,7 @@ def plans(asked: Asked) -> list[Any]:
 
 
 def searched(
-    asked: Asked, player: Player, tasks: Sequence[Task], tot: ToTSettings, kind: ScorerKind, weights: Weights,
+    asked: Study, player: Player, tasks: Sequence[Task], tot: ToTSettings, kind: ScorerKind, weights: Weights,
     budget: int,
 ) -> Point:  # fmt: skip
     """What a search that ``kind`` leads makes of each task. ``budget`` is what the point is called by."""
@@ -170,8 +170,8 @@ def searched(
     return Point(Agent.TOT, kind, budget, success, tokens, (player.read - before) / max(1, len(tasks)))
 
 
-def _tot(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
-    found = Found([single(player.lines(player.play(tasks, asked, 1)))])
+def _tot(asked: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
+    found = StudyResult([single(player.lines(player.play(tasks, asked, 1)))])
     for kind in asked.kinds:
         weights = weights_of(asked, kind, valid)
         if kind.mixed:
@@ -180,10 +180,10 @@ def _tot(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[L
     return found
 
 
-def _early_stop(asked: Asked, player: Player, tasks: Sequence[Task], valid: list[list[Line]]) -> Found:
+def _early_stop(asked: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
     settings: EarlyStop = asked.parts["early_stop"]
     lines = player.lines(player.play(tasks, asked, asked.samples))
-    found = Found([single(lines)])
+    found = StudyResult([single(lines)])
     told: Likelihood = asked.parts.get("logprob", Likelihood())
     for kind in asked.kinds:
         stop, figures = stopping(lines, valid, kind, settings, told)
@@ -194,7 +194,7 @@ def _early_stop(asked: Asked, player: Player, tasks: Sequence[Task], valid: list
 
 
 def stopping(
-    tasks: Sequence[Sequence[Line]], valid: Sequence[Sequence[Line]], kind: ScorerKind, settings: EarlyStop,
+    tasks: Sequence[Sequence[Scores]], valid: Sequence[Sequence[Scores]], kind: ScorerKind, settings: EarlyStop,
     told: Likelihood,
 ) -> tuple[early_stop.Stop, dict[str, Any]]:  # fmt: skip
     """The rule that does best on validation episodes, and what it saves and loses on those of ``tasks``."""
@@ -212,7 +212,7 @@ def stopping(
     }
 
 
-def stopped(tasks: Sequence[Sequence[Line]], stop: early_stop.Stop) -> dict[str, float]:
+def stopped(tasks: Sequence[Sequence[Scores]], stop: early_stop.Stop) -> dict[str, float]:
     """What is left: success, and sampled tokens per episode."""
     lines = [line for mine in tasks for line in mine]
     ends = [stop.turns(line) for line in lines]

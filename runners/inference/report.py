@@ -11,12 +11,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from runners.config import UserError, plain
-from runners.folder import write_whole
-from runners.inference.figures import BASELINES, Row, rows_of
-from runners.inference.program import Found
+from runners.command_line.errors import UserError
+from runners.command_line.plain import plain
+from runners.inference.program import StudyResult
 from runners.inference.settings import Agent
-from runners.intervals import Interval
+from runners.inference.success_by_tokens import BASELINES, Row, rows_of
+from runners.run_folder.folder import write_whole
+from runners.statistics.intervals import Interval
 
 COLUMNS = ("agent", "scorer", "budget", "success", "tokens", "value tokens", *(f"over {b}" for b in BASELINES))
 WIDTH = 120
@@ -49,7 +50,7 @@ def stop_cells(stop: dict[str, Any]) -> list[str]:
     return [stop["scorer"], threshold, *(str(figures[key]) if key in figures else "" for key in STOPS)]
 
 
-def tables(found: Found) -> list[tuple[str, Sequence[str], list[list[str]]]]:
+def tables(found: StudyResult) -> list[tuple[str, Sequence[str], list[list[str]]]]:
     """(title, headings, rows)."""
     out: list[tuple[str, Sequence[str], list[list[str]]]] = [
         (
@@ -64,7 +65,7 @@ def tables(found: Found) -> list[tuple[str, Sequence[str], list[list[str]]]]:
     return out
 
 
-def show(found: Found, console: Console) -> None:
+def show(found: StudyResult, console: Console) -> None:
     # Figures that are cut where a line ends tell nothing.
     wide = console if console.width >= WIDTH else Console(file=console.file, width=WIDTH)
     for title, headings, rows in tables(found):
@@ -78,7 +79,7 @@ def show(found: Found, console: Console) -> None:
         console.print(f"{kind}: a unit of log-probability counts {weight:.4g}", highlight=False)
 
 
-def markdown(found: Found) -> str:
+def markdown(found: StudyResult) -> str:
     """The tables for a page."""
     parts = []
     for title, headings, rows in tables(found):
@@ -87,12 +88,12 @@ def markdown(found: Found) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def as_json(found: Found) -> dict[str, Any]:
+def as_json(found: StudyResult) -> dict[str, Any]:
     """Every figure as plain values."""
     return {"rows": plain(rows_of(found.points)), "early_stop": plain(found.stops), "weights": plain(found.weights)}
 
 
-def as_csv(found: Found) -> str:
+def as_csv(found: StudyResult) -> str:
     """One row per scorer and budget."""
     names = ("success", "tokens", *(f"over_{name}" for name in BASELINES))
     ends = ("mean", "low", "high")
@@ -108,7 +109,7 @@ def as_csv(found: Found) -> str:
     return file.getvalue()
 
 
-def draw(found: Found, title: str, path: Path) -> None:
+def draw(found: StudyResult, title: str, path: Path) -> None:
     """Success against sampled tokens: a panel for each agent, a line for each scorer, and the one episode in all."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -144,7 +145,7 @@ def _curve(axes: Any, rows: Sequence[Row], colour: str) -> None:
     axes.errorbar(x, y, yerr=error, marker="o", ms=4, capsize=3, label=label, color=colour)
 
 
-def write(found: Found, title: str, out: Path) -> None:
+def write(found: StudyResult, title: str, out: Path) -> None:
     """The files beside the JSON of ``out``: .md, .csv and .png. Raises UserError."""
     try:
         write_whole(out.with_suffix(".md"), markdown(found))

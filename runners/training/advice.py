@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from algorithms.formulas.mismatch import sampling_warning
-from runners.settings import Train
+from runners.settings.run_settings import Train
 
 
 class Advisor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.tree.episode import Episode
-from runners.intervals import mean
+from runners.statistics.intervals import mean
 
 FIRST = (10, 20, 50)
 """Numbers of first tokens of a turn whose entropy is averaged."""

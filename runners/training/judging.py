@@ -25,11 +25,11 @@ from agents.model.settings import CriticSettings
 from agents.text.chat import Chat
 from agents.tree.episode import Episode
 from algorithms.base import Algorithm, JudgedAlgorithm
-from runners.config import UserError
-from runners.intervals import mean
-from runners.models import Base, load_base
-from runners.runs import base_of, locate
-from runners.settings import RunSettings, Train
+from runners.command_line.errors import UserError
+from runners.loading.base_model import Base, load_base
+from runners.run_folder.runs import base_of, locate
+from runners.settings.run_settings import RunSettings, Train
+from runners.statistics.intervals import mean
 
 
 class Judging:

@@ -25,9 +25,9 @@ from agents.tree.packing import pack
 from agents.tree.unpacked import backward_apart, forward_apart
 from algorithms.base import Algorithm, Loss
 from algorithms.formulas.mismatch import Correction, corrected, correction_weight, mismatch_stats
-from runners.config import UserError
-from runners.intervals import mean
-from runners.settings import Train
+from runners.command_line.errors import UserError
+from runners.settings.run_settings import Train
+from runners.statistics.intervals import mean
 from runners.training.replay import KEY, Kept, Replay
 
 KL_EVERY = 5

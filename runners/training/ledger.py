@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.tree.episode import EpisodeId
-from runners.journal import Journal
+from runners.run_folder.journal import Journal
 
 
 class LedgerError(RuntimeError):

@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.rollout.play import Played
 from agents.tree.episode import Episode, EpisodeId, Fault, Searched
-from runners.intervals import mean
+from runners.statistics.intervals import mean
 from runners.training.learner import Credited
 from runners.training.searching import search_record
 

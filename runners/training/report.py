@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from agents.tree.episode import Episode, EpisodeId, Fault
-from runners.journal import Journal
+from runners.run_folder.journal import Journal
 from runners.training.columns import COLUMNS
 from runners.training.learner import Credited
 from runners.training.records import outcome_record

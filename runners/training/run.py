@@ -26,18 +26,19 @@ from agents.rollout.forking.settings import ForkPlan
 from agents.rollout.play import Played
 from agents.tree.episode import Job
 from agents.tree.merge import Tree, grow
-from runners.config import UserError, dump_json
+from runners.command_line.errors import UserError
+from runners.command_line.plain import dump_json
 from runners.evaluation.measure import evaluate_tasks, has_oracle, pick_tasks
-from runners.folder import hold, write_whole
-from runners.generators import load_rng_state, rng_state
-from runners.models import device_of, load_base
-from runners.runs import base_of, read_run
-from runners.settings import RunSettings
-from runners.training import checkpoint
-from runners.training.actors import actor_of
+from runners.loading.actor import actor_of
+from runners.loading.base_model import device_of, load_base
+from runners.run_folder import checkpoint
+from runners.run_folder.folder import hold, write_whole
+from runners.run_folder.runs import base_of, read_run
+from runners.settings.run_settings import RunSettings
 from runners.training.advice import Advisor
 from runners.training.budget import Budget
 from runners.training.curve import draw_curve
+from runners.training.generators import load_rng_state, rng_state
 from runners.training.group_costs import group_costs
 from runners.training.interrupts import Interrupts, Stopped
 from runners.training.judging import Judging, judge_settings, judged, local_judge, remote_judge
@@ -50,7 +51,7 @@ from runners.training.stream import TaskStream
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 from runners.workers.process import ProcessWorkers
-from runners.workers.serve import Setup
+from runners.workers.serve import WorkerSetup
 from runners.workers.worker import Worker
 
 STATE, OPTIMIZER, RNG = "state.json", "optimizer.safetensors", "rng.safetensors"
@@ -120,7 +121,7 @@ class Training:
         play = settings.play(oracle=react.oracle)
         critic = settings.critic if self.search and isinstance(settings.critic, CriticSettings) else None
         workers = (
-            ProcessWorkers(Setup(spec, settings.lora, play, train.threads, critic), train.workers)
+            ProcessWorkers(WorkerSetup(spec, settings.lora, play, train.threads, critic), train.workers)
             if train.workers
             else LocalWorkers(lambda: Worker(self.model.model, self.chat, play, self.source, self.critic(prompt)))
         )

@@ -8,9 +8,9 @@ from typing import Any
 from agents.rollout.search.settings import ScorerKind, Scoring, SearchPlan, ToTSettings
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Searched
-from runners.config import UserError
-from runners.intervals import mean
-from runners.settings import RunSettings
+from runners.command_line.errors import UserError
+from runners.settings.run_settings import RunSettings
+from runners.statistics.intervals import mean
 
 
 def search_of(settings: RunSettings) -> SearchPlan | None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from runners.config import UserError, dump_json
-from runners.folder import open_run_folder
-from runners.runs import BASE, CONFIG, locate, read_run
-from runners.settings import RunSettings
-from runners.training import checkpoint
+from runners.command_line.errors import UserError
+from runners.command_line.plain import dump_json
+from runners.run_folder import checkpoint
+from runners.run_folder.folder import open_run_folder
+from runners.run_folder.runs import BASE, CONFIG, locate, read_run
+from runners.settings.run_settings import RunSettings
 from runners.training.report import versions
 from runners.training.run import Training
 

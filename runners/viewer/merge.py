@@ -14,7 +14,7 @@ from runners.viewer.records import Episode
 
 
 @dataclass
-class State:
+class StateNode:
     """One state of the merged tree. Episodes are named by their place in the group."""
 
     parent: int
@@ -28,12 +28,12 @@ class State:
     """Episodes that ended here."""
 
 
-def merge(episodes: Sequence[Episode]) -> list[State]:
+def merge(episodes: Sequence[Episode]) -> list[StateNode]:
     """The states of the tree, parents before children; the root alone when nothing was played.
 
     Episodes that the environment broke are no part of it.
     """
-    states = [State(-1, 0, -1)]
+    states = [StateNode(-1, 0, -1)]
     known: dict[tuple[object, ...], int] = {}
     for number, episode in enumerate(episodes):
         if episode.turns is None:
@@ -46,7 +46,7 @@ def merge(episodes: Sequence[Episode]) -> list[State]:
             key = (at, turn.tokens, turn.version, turn.reward, turn.observation_tokens, *verdict)
             if key not in known:
                 known[key] = len(states)
-                states.append(State(at, number, place))
+                states.append(StateNode(at, number, place))
             at = known[key]
             states[at].count += 1
         states[at].ends.append(number)

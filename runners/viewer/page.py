@@ -14,7 +14,7 @@ from base64 import b64encode
 from importlib.resources import files
 from typing import Any
 
-from runners.config import dump_json
+from runners.command_line.plain import dump_json
 
 SCRIPTS = ("dom.js", "plot.js", "curves.js", "tokens.js", "tree.js", "turns.js", "table.js", "main.js")
 _UNSAFE = re.compile("[<>&\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from runners.config import UserError
+from runners.command_line.errors import UserError
 from runners.viewer.records import Episode, damage
 
 SPREAD = 5
@@ -23,7 +23,7 @@ SPREAD = 5
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecords:
     """Everything of a run but its episodes."""
 
     folder: Path
@@ -67,7 +67,7 @@ class Index:
         return sorted({group.update for group in self.groups})
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> RunRecords:
     """Settings and numbers of a run. Raises UserError where ``folder`` is none, or a line is damaged."""
     for name in ("config.yaml", "metrics.jsonl"):
         if not (folder / name).is_file():
@@ -78,7 +78,7 @@ def read_run(folder: Path) -> Run:
             damaged(folder / "metrics.jsonl", number, "it has no 'update'")
     base = _json(folder / "base.json")
     source = base.get("source")
-    return Run(
+    return RunRecords(
         folder,
         _flat(_yaml(folder / "config.yaml")),
         _flat({"versions": _json(folder / "versions.json"), "base": base}),

@@ -24,7 +24,7 @@ BASE_MODEL = b""
 
 
 @dataclass(frozen=True)
-class Spec:
+class PlaySpec:
     """A portion of work: jobs that one engine plays side by side."""
 
     jobs: tuple[Job, ...]
@@ -55,7 +55,7 @@ class Workers(Protocol):
         Raises ValueError when the bytes have another hash.
         """
 
-    def submit(self, spec: Spec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
+    def submit(self, spec: PlaySpec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
         """Plays a portion with exactly this version; the future raises StaleWorker where there is another one.
 
         ``on_end`` is called, from any thread, as episodes end; again for those that a lost worker has to play again.

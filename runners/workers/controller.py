@@ -15,8 +15,8 @@ from agents.rollout.play import Played, Stalled
 from agents.rollout.search.settings import SearchPlan
 from agents.rollout.settings import FaultSettings
 from agents.tree.episode import Job
-from runners.config import UserError
-from runners.workers.base import BASE_MODEL, Spec, WorkerLost, Workers
+from runners.command_line.errors import UserError
+from runners.workers.base import BASE_MODEL, PlaySpec, WorkerLost, Workers
 
 _WINDOW, _LEAST = 200, 20
 """Attempts that the fault rate covers, newest first, and attempts without which there is none."""
@@ -58,7 +58,7 @@ class Controller:
             raise RuntimeError("load a policy first")
         group = plan.sampling.group if plan else 1
         portion = self.portion // group * group
-        specs = [Spec(tuple(jobs[i : i + portion]), sampling, plan, search) for i in range(0, len(jobs), portion)]
+        specs = [PlaySpec(tuple(jobs[i : i + portion]), sampling, plan, search) for i in range(0, len(jobs), portion)]
         futures = [self.workers.submit(spec, self.version, on_end) for spec in specs]
         whole = Played([])
         for future in futures:

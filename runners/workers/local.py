@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from agents.rollout.play import Played
-from runners.workers.base import Spec
+from runners.workers.base import PlaySpec
 from runners.workers.worker import Worker
 
 
@@ -25,7 +25,7 @@ class LocalWorkers:
         self._worker.load(version, adapter, sha256)
         self._policy = (version, adapter, sha256)
 
-    def submit(self, spec: Spec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
+    def submit(self, spec: PlaySpec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
         future: Future[Played] = Future()
         try:
             future.set_result(self._worker.play(spec, version, on_end))

@@ -15,21 +15,21 @@ from typing import Any
 
 from agent_envs.isolation.child import Child
 from agents.rollout.play import Played
-from runners.config import UserError
-from runners.workers.base import Spec, StaleWorker, WorkerLost, check_sum
-from runners.workers.serve import Setup
+from runners.command_line.errors import UserError
+from runners.workers.base import PlaySpec, StaleWorker, WorkerLost, check_sum
+from runners.workers.serve import WorkerSetup
 
 _TRIES = 3
 _GRACE = 60.0
 """Seconds that a worker may be silent beyond the time after which it reports a standstill itself."""
 
-_Work = tuple[Spec, int, Callable[[], None] | None, "Future[Played]"]
+_Work = tuple[PlaySpec, int, Callable[[], None] | None, "Future[Played]"]
 
 
 class ProcessWorkers:
     """See :class:`runners.workers.base.Workers`. ``count`` processes take portions from one queue."""
 
-    def __init__(self, setup: Setup, count: int) -> None:
+    def __init__(self, setup: WorkerSetup, count: int) -> None:
         self._setup, self.count = setup, count
         self._patience = setup.play.faults.stall_seconds + _GRACE
         self._policy: tuple[int, bytes, str] | None = None
@@ -54,7 +54,7 @@ class ProcessWorkers:
         # Each worker loads it before it next plays; one that was started anew in the meantime does so too.
         self._policy = (version, adapter, sha256)
 
-    def submit(self, spec: Spec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
+    def submit(self, spec: PlaySpec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
         future: Future[Played] = Future()
         self._queue.put((spec, version, on_end, future))
         return future
@@ -86,7 +86,7 @@ class ProcessWorkers:
             except Exception as error:
                 future.set_exception(error)
 
-    def _play(self, slot: _Slot, spec: Spec, version: int, on_end: Callable[[], None] | None) -> Played:
+    def _play(self, slot: _Slot, spec: PlaySpec, version: int, on_end: Callable[[], None] | None) -> Played:
         last = ""
         for _ in range(_TRIES):
             policy = self._policy

@@ -19,14 +19,14 @@ from agents.model.settings import CriticSettings, LoraSettings
 from agents.model.state_values import Critic
 from agents.rollout.play import Stalled
 from agents.text.errors import ChatError, ModelError
-from runners.config import UserError
-from runners.models import BaseSpec, load_base
+from runners.command_line.errors import UserError
+from runners.loading.base_model import BaseSpec, load_base
 from runners.workers.base import StaleWorker
 from runners.workers.worker import PlaySettings, Worker
 
 
 @dataclass(frozen=True)
-class Setup:
+class WorkerSetup:
     """What a worker's process is told when it starts."""
 
     base: BaseSpec
@@ -50,7 +50,7 @@ def serve(channel: Channel) -> None:
         channel.send_bytes(pickle.dumps(message))
 
     try:
-        setup: Setup = pickle.loads(channel.recv_bytes())
+        setup: WorkerSetup = pickle.loads(channel.recv_bytes())
         torch.set_num_threads(setup.threads)
         worker = setup.make()
         tell("done", worker.engine.describe())

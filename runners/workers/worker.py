@@ -13,14 +13,14 @@ from agent_envs import registry
 from agent_envs.isolation.hosts import EnvHosts
 from agents.engine.base import need
 from agents.engine.registry import Opening
-from agents.model.adapter_io import HEAD
+from agents.model.adapter_io import split
 from agents.model.state_values import Critic
 from agents.rollout.play import Played, rollout
 from agents.rollout.search.scorers import Scorer, scorer_of
 from agents.rollout.search.settings import SearchPlan
 from agents.text.chat import Chat
-from runners.workers.base import BASE_MODEL, Spec, StaleWorker, check_sum
-from runners.workers.play_settings import PlaySettings as PlaySettings
+from runners.settings.play_settings import PlaySettings as PlaySettings
+from runners.workers.base import BASE_MODEL, PlaySpec, StaleWorker, check_sum
 
 
 class Worker:
@@ -51,13 +51,13 @@ class Worker:
         """
         check_sum(adapter, sha256)
         whole = {} if adapter == BASE_MODEL else parse(adapter)
-        policy = {name: x for name, x in whole.items() if not name.startswith(HEAD)}
+        policy = split(whole)[0]
         self.engine.load(version, policy or None)
         if self.critic is not None and len(policy) < len(whole):
             self.critic.model.load_state(whole)
         self.version = version
 
-    def play(self, spec: Spec, version: int, on_end: Callable[[], None] | None = None) -> Played:
+    def play(self, spec: PlaySpec, version: int, on_end: Callable[[], None] | None = None) -> Played:
         """Raises StaleWorker when the loaded policy is another one."""
         if self.version != version:
             raise StaleWorker(f"policy {version} was asked for, and the worker has {self.version}")

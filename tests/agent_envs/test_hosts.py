@@ -16,7 +16,8 @@ from host_cases import ONE
 
 from agent_envs import SettingsError, TextEnv
 from agent_envs.identity import IdentityEnv
-from agent_envs.isolation.hosts import EnvHosts, HostSettings, RemoteEnv
+from agent_envs.isolation.hosts import EnvHosts, RemoteEnv
+from agent_envs.isolation.settings import HostSettings
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.env import WikiEnv
 

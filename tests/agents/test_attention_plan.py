@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from tree_cases import grow, root, some
 
 import agents.model.attention.blocks
-from agents.model.attention.blocks import Call, Plan, TreePlan
+from agents.model.attention.blocks import AttentionPlan, Call, TreePlan
 from agents.model.attention.interface import tree_attention
 from agents.model.attention.kernels import anywhere
 from agents.model.attention.mask import additive, flex_mask_mod, tree_mask
@@ -100,8 +100,8 @@ def test_plan_equals_dense_attention(
 def test_a_key_too_few_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same comparison, with the shared mask shifted by one row."""
     batch = random_trees(3, 20)
-    masks = Plan.masks
-    monkeypatch.setattr(Plan, "masks", lambda self, repeats: [m.roll(1, 0) for m in masks(self, repeats)])
+    masks = AttentionPlan.masks
+    monkeypatch.setattr(AttentionPlan, "masks", lambda self, repeats: [m.roll(1, 0) for m in masks(self, repeats)])
     ours, dense = attend(batch, None)
     assert max(float((a - b).detach().abs().max()) for a, b in zip(ours, dense, strict=True)) > 0.1
 

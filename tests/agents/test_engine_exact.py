@@ -20,7 +20,7 @@ from engine_cases import (
 )
 
 from agents.engine import Request, SamplingSettings, StopReason
-from agents.engine.cache import Plan
+from agents.engine.cache import CachePlan
 
 TOLERANCE = 1e-5
 
@@ -92,13 +92,13 @@ def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> 
     """Negative controls: garbage behind a row, the future, keys behind the window, a wrong position."""
     reference = model("mistral" if broken == "window" else "llama")
     engine = engine_of(reference, share_prefixes=False)
-    decode_mask, run_mask = Plan.decode_mask, Plan.run_mask
+    decode_mask, run_mask = CachePlan.decode_mask, CachePlan.run_mask
     if broken == "decode":
-        monkeypatch.setattr(Plan, "decode_mask", lambda *a: decode_mask(*a).zero_())
+        monkeypatch.setattr(CachePlan, "decode_mask", lambda *a: decode_mask(*a).zero_())
     elif broken == "run":
-        monkeypatch.setattr(Plan, "run_mask", lambda *a: torch.zeros_like(run_mask(*a)))
+        monkeypatch.setattr(CachePlan, "run_mask", lambda *a: torch.zeros_like(run_mask(*a)))
     elif broken == "window":
-        monkeypatch.setattr(Plan, "decode_mask", lambda self, window, *a: decode_mask(self, None, *a))
+        monkeypatch.setattr(CachePlan, "decode_mask", lambda self, window, *a: decode_mask(self, None, *a))
     else:
         forward = engine.model.forward
         monkeypatch.setattr(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agents.tree import Forward, Kind, Node
 from algorithms.formulas.maths import AdvantageScale
-from algorithms.formulas.returns import Rows, bi_level_gae
+from algorithms.formulas.returns import TurnRows, bi_level_gae
 from algorithms.formulas.turn_ratio import TurnRatio
 from algorithms.turn_ppo import TurnPPO
 
@@ -196,7 +196,7 @@ def test_rows_follow_each_episode() -> None:
     w = world(8)
     for root in groups(w, 5):
         batch = w.batch([root])
-        rows = Rows.of(batch, batch.count_L)
+        rows = TurnRows.of(batch, batch.count_L)
         number = {id(a): i for i, a in enumerate(n for n in root.walk() if n.kind is Kind.ACTION)}
         expected = [(number[id(a)], leaf, k) for leaf, path in enumerate(paths(root)) for k, (a, _) in enumerate(path)]
         assert sorted(zip(rows.action_P.tolist(), rows.leaf_P.tolist(), strict=True)) == sorted(

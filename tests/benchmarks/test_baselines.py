@@ -6,7 +6,7 @@ import pytest
 
 from agent_envs import registry
 from benchmarks.baselines import UNCHANGED, baselines, blanked, success
-from runners.intervals import Interval
+from runners.statistics.intervals import Interval
 
 
 @pytest.mark.parametrize("name", ["math", "puzzle", "code"])

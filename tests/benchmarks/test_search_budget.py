@@ -17,10 +17,10 @@ from agents.rollout.search.settings import ScorerKind
 from benchmarks import search_budget
 from benchmarks.cells import Cells
 from benchmarks.search_budget import SearchBudget, conditions, measure, player_of, shortest
-from runners.config import UserError
-from runners.inference.figures import Point, rows_of
+from runners.command_line.errors import UserError
 from runners.inference.settings import Agent
-from runners.intervals import Interval
+from runners.inference.success_by_tokens import Point, rows_of
+from runners.statistics.intervals import Interval
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 K = ScorerKind

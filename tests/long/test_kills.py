@@ -27,8 +27,8 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1] / "runners"))
 from run_cases import SMALL, fingerprint, rows
 
+from runners.run_folder import checkpoint
 from runners.train import begin
-from runners.training import checkpoint
 from runners.training.learner import Learner
 from runners.training.run import Training
 from runners.training.stream import TaskStream

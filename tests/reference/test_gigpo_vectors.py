@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agents.tree import Batch, Forward, Kind, Node
 from agents.tree.packing import pack
-from algorithms.formulas.returns import Rows
+from algorithms.formulas.returns import TurnRows
 from algorithms.gigpo import GiGPO
 
 
@@ -94,6 +94,6 @@ def test_step_returns(case: Case) -> None:
     case.knows("gamma")
     rewards = case.inputs["rewards"]
     batch, row_A = chains(case.inputs["traj_uid"], rewards, [""] * len(rewards))
-    rows = Rows.of(batch, batch.count_L)
+    rows = TurnRows.of(batch, batch.count_L)
     return_P = rows.rest(batch.reward_A[rows.action_P], case.hyper["gamma"])
     case.expect(torch.zeros_like(return_P).index_put((row_A[rows.action_P],), return_P))

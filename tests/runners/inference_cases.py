@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runners.inference.lines import Line
+from runners.inference.episode_scores import Scores
 
 
 def line(
@@ -16,8 +16,8 @@ def line(
     answer: object = "a",
     luck: float = 0.5,
     oracle: Sequence[float] | None = None,
-) -> Line:
+) -> Scores:
     told = None if values is None else tuple(values)
     known = None if oracle is None else tuple(oracle)
     counts = tuple(tokens) if tokens else (5,) * len(logps)
-    return Line(task, float(won), counts, tuple(logps), told, known, answer, luck)
+    return Scores(task, float(won), counts, tuple(logps), told, known, answer, luck)

@@ -13,10 +13,10 @@ import torch
 from rich.console import Console
 
 from agents.tree.merge import Tree
-from runners.config import dump_json
-from runners.runs import BASE, CONFIG
-from runners.settings import RunSettings, read_settings
-from runners.training.checkpoint import checkpoints
+from runners.command_line.plain import dump_json
+from runners.run_folder.checkpoint import checkpoints
+from runners.run_folder.runs import BASE, CONFIG
+from runners.settings.run_settings import RunSettings, read_settings
 from runners.training.learner import Learner
 from runners.training.run import Training
 

@@ -12,7 +12,7 @@ from run_cases import SMALL, fingerprint, rows, settings, training
 from agent_envs.core import Task
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
-from runners.config import UserError
+from runners.command_line.errors import UserError
 from runners.train import begin
 from runners.training.budget import Budget
 from runners.training.interrupts import Stopped

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.config import UserError
-from runners.training import checkpoint
+from runners.command_line.errors import UserError
+from runners.run_folder import checkpoint
 
 
 def fill(text: str) -> Callable[[Path], None]:
@@ -98,7 +98,7 @@ def test_only_what_is_kept_stays(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from runners.training import checkpoint
+from runners.run_folder import checkpoint
 parent = Path(sys.argv[1])
 def fill(folder):
     for i in range(20):

@@ -16,10 +16,10 @@ import yaml
 from browser import Browser, chromium
 from rich.console import Console
 
+from runners.command_line.errors import UserError
 from runners.compare import compare
-from runners.comparison.asked import Plan, read_plan
+from runners.comparison.comparison_settings import ComparisonPlan, read_plan
 from runners.comparison.runs import result_file
-from runners.config import UserError
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 HERE = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ claims:
 """
 
 
-def study(folder: Path, *argv: str, **values: Any) -> Plan:
+def study(folder: Path, *argv: str, **values: Any) -> ComparisonPlan:
     file = folder / "study.yaml"
     file.write_text(yaml.safe_dump(yaml.safe_load(STUDY) | values, allow_unicode=True))
     return read_plan(["--config", str(file), "--out", str(folder / "out"), *argv])

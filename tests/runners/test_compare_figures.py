@@ -11,15 +11,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from runners.command_line.errors import UserError
 from runners.comparison import svg
-from runners.comparison.claims import Claim, Kind, Verdict, judge, read_claims, verdict
+from runners.comparison.claims import Claim, ClaimKind, Verdict, judge, read_claims, verdict
 from runners.comparison.curves import area, area_between, binned, reached, read_history
+from runners.comparison.findings import turn_by_turn
 from runners.comparison.measures import measured, task_figures
-from runners.comparison.report import turn_by_turn
 from runners.comparison.tuning import candidates
 from runners.comparison.tuning import judge as choose
-from runners.config import UserError
-from runners.intervals import Interval
+from runners.statistics.intervals import Interval
 
 # -- curves ----------------------------------------------------------------------------------------------------------
 
@@ -132,9 +132,9 @@ def test_claims_are_judged_in_pairs_of_seeds() -> None:
     }
     more = judge(Claim("auc", "high", "low", at_least=0.19), figures)
     assert more.verdict is Verdict.HOLDS and more.value is not None and more.value.mean == pytest.approx(0.2)
-    ratio = judge(Claim("auc", "high", "low", Kind.RATIO, at_most=1.1), figures)
+    ratio = judge(Claim("auc", "high", "low", ClaimKind.RATIO, at_most=1.1), figures)
     assert ratio.verdict is Verdict.FAILS and ratio.value is not None and ratio.value.mean == pytest.approx(1.4)
-    share = judge(Claim("auc", "half", "low", Kind.SHARE, "high", at_least=0.49), figures)
+    share = judge(Claim("auc", "half", "low", ClaimKind.SHARE, "high", at_least=0.49), figures)
     assert share.verdict is Verdict.HOLDS and share.value is not None and share.value.mean == pytest.approx(0.5)
     few = {name: dict(list(mine.items())[:4]) for name, mine in figures.items()}
     assert judge(Claim("auc", "high", "low", at_least=0.19), few).verdict is Verdict.UNDECIDED

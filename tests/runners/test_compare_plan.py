@@ -14,17 +14,18 @@ from run_cases import training
 
 from agent_envs.core import TextEnv
 from agent_envs.identity import IdentityEnv
-from runners.comparison.asked import Plan, read_plan
-from runners.comparison.plan import flag_name, merged, split_flags
+from runners.command_line.errors import UserError
+from runners.command_line.plain import plain
+from runners.comparison.comparison_settings import ComparisonPlan, read_plan
+from runners.comparison.entrants import flag_name, merged, split_flags
 from runners.comparison.runs import check, train_command
-from runners.config import UserError, plain
 
 SILENT = Console(file=io.StringIO())
 SMALL: dict[str, Any] = {"env": "identity", "seeds": 2, "env_steps": 100, "test_tasks": 8}
 TWO = ("--algos", "selfac", "grpo")
 
 
-def plan(tmp_path: Path, *argv: str, **values: Any) -> Plan:
+def plan(tmp_path: Path, *argv: str, **values: Any) -> ComparisonPlan:
     file = tmp_path / "study.yaml"
     file.write_text(yaml.safe_dump(SMALL | values, allow_unicode=True))
     found = read_plan(["--config", str(file), "--out", str(tmp_path / "out"), *argv])

@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runners.comparison.processes import Job, carry_out
-from runners.config import UserError
+from runners.command_line.errors import UserError
+from runners.comparison.processes import ProcessJob, carry_out
 
 SILENT = Console(file=io.StringIO())
 
 
-def job(folder: Path, name: str, *programs: str) -> Job:
+def job(folder: Path, name: str, *programs: str) -> ProcessJob:
     def steps() -> Iterator[Sequence[str]]:
         for program in programs:
             yield [sys.executable, "-c", program]
 
-    return Job(name, folder / f"{name}.log", steps)
+    return ProcessJob(name, folder / f"{name}.log", steps)
 
 
 def span(folder: Path, name: str) -> str:
@@ -60,7 +60,7 @@ def test_a_job_that_is_refused_while_it_is_planned_fails_alone(tmp_path: Path) -
         raise UserError("other settings")
         yield []
 
-    assert carry_out([Job("x", tmp_path / "x.log", steps)], 1, "jobs", SILENT) == {"x": "other settings"}
+    assert carry_out([ProcessJob("x", tmp_path / "x.log", steps)], 1, "jobs", SILENT) == {"x": "other settings"}
 
 
 def test_told_to_stop_it_stops_what_it_started(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from runners.config import UserError, dump, dump_json, parse
+from runners.command_line.errors import UserError
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump, dump_json
 
 
 class Mode(StrEnum):
@@ -226,7 +228,7 @@ def test_every_setting_of_the_programs_is_read_back(tmp_path: Path) -> None:
     """The real settings of every environment and algorithm."""
     from agent_envs import registry
     from algorithms import ALGORITHMS
-    from runners.settings import Train, parts_of
+    from runners.settings.run_settings import Train, parts_of
 
     for env in registry.ENVS:
         for algo in ALGORITHMS:
@@ -243,7 +245,7 @@ def test_json_has_no_infinities() -> None:
 
 def behind_head(program: str) -> tuple[int, str]:
     """Status and errors of a program of which one line of output is read."""
-    code = f"from runners.config import run_program\ndef main():\n    {program}\nrun_program(main)"
+    code = f"from runners.command_line.errors import run_program\ndef main():\n    {program}\nrun_program(main)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=PIPE, stderr=PIPE, text=True) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline() == "x\n"
@@ -258,14 +260,16 @@ def test_output_that_nobody_reads_any_more_ends_a_program_without_a_word() -> No
 
 def test_another_broken_pipe_is_still_a_fault() -> None:
     # Its own output is a pipe that is read to the end.
-    code = "from runners.config import run_program\ndef main():\n    raise BrokenPipeError\nrun_program(main)"
+    code = (
+        "from runners.command_line.errors import run_program\ndef main():\n    raise BrokenPipeError\nrun_program(main)"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 1 and "Traceback" in found.stderr
 
 
 TRAIN_HELP = """
 import sys
-from runners.settings import read_settings
+from runners.settings.run_settings import read_settings
 sys.argv[0] = "train"
 read_settings(sys.argv[1:], about="About.")
 """
@@ -293,7 +297,7 @@ def test_the_long_help_has_every_flag() -> None:
 
 def test_an_algorithm_with_the_name_of_other_settings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from algorithms.grpo import GRPO
-    from runners import settings
+    from runners.settings import run_settings as settings
 
     monkeypatch.setattr(settings, "algorithm_class", lambda name: GRPO)
     for name in ("lora", "judge", "seed", "envs", "identity"):
@@ -307,7 +311,7 @@ def test_an_algorithm_with_the_name_of_other_settings_is_refused(monkeypatch: py
 
 
 def test_settings_of_version_0_1_are_read(tmp_path: Path) -> None:
-    from runners.settings import read_settings
+    from runners.settings.run_settings import read_settings
 
     file = tmp_path / "config.yaml"
     file.write_text("env: identity\npretrain: {foretell: 0.5}\n")

@@ -17,9 +17,9 @@ from agent_envs.core import Task
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 from algorithms import algorithm_class
-from runners.config import UserError
+from runners.command_line.errors import UserError
 from runners.credit import WHEN, Credit, measure, rows, scorers, show, write
-from runners.evaluation.credit_quality import by_turn, counts, quality, turns_of
+from runners.crediting.quality import by_turn, counts, quality, turns_of
 from runners.training.learner import Credited
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from runners.evaluation.accuracy import auc, auc_within, explained_variance, share_of, spearman
+from runners.statistics.accuracy import auc, auc_within, explained_variance, share_of, spearman
 
 
 def slow_auc(score: list[float], positive: list[bool]) -> float | None:

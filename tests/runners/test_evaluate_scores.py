@@ -17,8 +17,9 @@ from agents.rollout.settings import ReActSettings
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 from runners import evaluate
-from runners.config import UserError, parse
-from runners.evaluation import kinds
+from runners.command_line.errors import UserError
+from runners.command_line.parse import parse
+from runners.evaluation import thought_kinds as kinds
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 FLAGS = ("--env", "identity", "--react.max-action-tokens", "16", "--react.max-tokens", "256", "--envs.processes", "1")

@@ -18,7 +18,7 @@ from agents.engine import SamplingSettings
 from agents.rollout.play import Played
 from agents.tree.episode import Episode, Fault, Job
 from agents.tree.merge import grow
-from runners.config import UserError
+from runners.command_line.errors import UserError
 from runners.training.run import Training
 
 pytestmark = pytest.mark.runs
@@ -120,6 +120,6 @@ def test_several_in_a_row_end_the_run_in_one_line(tmp_path: Path, model: str) ->
     with training(tmp_path / "run", *argv, text=FAULTY) as run:
         before = run.model.adapter_state()
         poisoned(run, set(range(100)))
-        with pytest.raises(UserError, match="not a number in 3 steps in a row: lower --lr"):
+        with pytest.raises(UserError, match="not finite in 3 steps in a row: lower --lr"):
             run.run()
         assert all(torch.equal(x, before[name]) for name, x in run.model.adapter_state().items())

@@ -18,7 +18,7 @@ from agent_envs import registry
 from agent_envs.identity import IdentityEnv
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
-from runners.config import UserError
+from runners.command_line.errors import UserError
 from runners.training.budget import Budget
 from runners.training.group_costs import group_costs
 

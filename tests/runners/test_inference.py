@@ -15,14 +15,15 @@ from inference_cases import line
 
 from agent_envs.identity import IdentityEnv
 from agents.rollout.search.settings import LogprobForm, ScorerKind
-from runners.config import UserError, parse
+from runners.command_line.errors import UserError
+from runners.command_line.parse import parse
 from runners.evaluate import Evaluate, parts_of
 from runners.inference import best_of_n, early_stop
-from runners.inference.figures import Point, gain, rows_of
-from runners.inference.lines import Line, Weights, answer_of, running, scores
-from runners.inference.program import Found
+from runners.inference.episode_scores import Scores, Weights, answer_of, running, scores
+from runners.inference.program import StudyResult
 from runners.inference.report import as_csv, as_json, markdown, write
 from runners.inference.settings import Agent
+from runners.inference.success_by_tokens import Point, gain, rows_of
 
 K = ScorerKind
 W = Weights()
@@ -75,7 +76,7 @@ def test_an_answer_is_what_was_done_not_what_was_thought() -> None:
     assert answer_of(" nothing that could be read ", grammar) == "nothing that could be read"
 
 
-def world(tasks: int, n: int, skill: float, seed: int = 0) -> list[list[Line]]:
+def world(tasks: int, n: int, skill: float, seed: int = 0) -> list[list[Scores]]:
     """Episodes whose value knows the verdict to some part, and whose log-probability does to another."""
     rng = Random(seed)
     found = []
@@ -170,7 +171,7 @@ def test_where_values_fall_with_the_turns_the_rank_within_a_turn_tells_more() ->
 def test_what_was_allowed_on_validation_tasks_is_lost_on_others() -> None:
     """Many turns without a signal: whoever ranks episodes among themselves stops hardly any, and then many."""
 
-    def played(seed: int, n: int) -> list[Line]:
+    def played(seed: int, n: int) -> list[Scores]:
         rng = Random(seed)
         return [line(i, rng.random() < 0.5, [rng.random() for _ in range(21)], (-1.0,) * 20) for i in range(n)]
 
@@ -187,10 +188,10 @@ def test_what_was_allowed_on_validation_tasks_is_lost_on_others() -> None:
 # -- what is told --------------------------------------------------------------------------------------------------
 
 
-def found() -> Found:
+def found() -> StudyResult:
     tasks = world(60, 4, skill=1.0)
     points = [best_of_n.point(tasks, kind, n, W, 3.0) for kind in (K.RANDOM, K.LOGPROB, K.VALUE) for n in (2, 4)]
-    return Found(points, weights={K.VALUE_LOGPROB: 0.5})
+    return StudyResult(points, weights={K.VALUE_LOGPROB: 0.5})
 
 
 def test_differences_are_paired_and_at_the_same_budget() -> None:

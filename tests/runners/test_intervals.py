@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from runners.intervals import Interval, bootstrap, bootstrap_gain, over_seeds, pass_at_k, student_t
+from runners.statistics.intervals import Interval, bootstrap, bootstrap_gain, over_seeds, pass_at_k, student_t
 
 
 def test_the_interval_of_a_share_is_the_normal_one() -> None:

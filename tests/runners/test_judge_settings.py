@@ -13,8 +13,10 @@ from run_cases import SMALL, rows, training
 from agents.judge import JudgeKind, JudgeSettings
 from algorithms import ALGORITHMS
 from algorithms.adca import ADCA
-from runners.config import UserError, dump, parse
-from runners.settings import Train, parts_of
+from runners.command_line.errors import UserError
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump
+from runners.settings.run_settings import Train, parts_of
 
 BLOCK = """\
 # Semantic evaluation & ADCA-GRPO

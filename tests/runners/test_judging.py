@@ -14,8 +14,8 @@ from judge_server import Answer, Asked, judge_server, judgments, praise
 from rich.console import Console
 from run_cases import SMALL, fingerprint, rows, training
 
-from runners.config import UserError
-from runners.folder import hold
+from runners.command_line.errors import UserError
+from runners.run_folder.folder import hold
 from runners.train import begin
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
@@ -182,7 +182,7 @@ def test_the_policy_judges_itself(tmp_path: Path) -> None:
         assert row["judge_unparsed"] == 16 and row["unjudged"] == 1
     with training(tmp_path / "said", "--algo", "adca", "--judge.kind", "policy", *argv) as run:
         run.next_update()
-        assert "judge" in run.advisor.said
+        assert "judge" in run.advisor.given
     finished(tmp_path / "grpo", "--algo", "grpo", "--updates", "2")
     assert fingerprint(tmp_path / "self") == fingerprint(tmp_path / "grpo")
 
@@ -192,7 +192,7 @@ def test_an_earlier_runs_critic_judges(tmp_path: Path) -> None:
     critic = ("--algo", "adca", "--judge.kind", "critic", "--judge.run")
     found = finished(tmp_path / "adca", *critic, str(tmp_path / "selfac"), "--updates", "2")
     assert all(row["judge_parsed"] == 1 and 0 < row["judge_good"] < 1 for row in found)
-    with pytest.raises(UserError, match="trained no critic of states: give a run of selfac") as refused:
+    with pytest.raises(UserError, match="trained no critic of states: name a run of selfac") as refused:
         training(tmp_path / "again", *critic, str(tmp_path / "adca"), "--workers", "1")
     hold(tmp_path / "again").close()  # it raises where the lock is still held
     assert refused.traceback, "what was begun is closed while the refusal, and with it the run, is still there"

@@ -14,7 +14,7 @@ from agents.engine import SamplingSettings
 from agents.tree import Kind
 from agents.tree.merge import Tree, grow
 from algorithms.formulas.mismatch import Correction
-from runners.config import UserError
+from runners.command_line.errors import UserError
 from runners.training.run import Training
 
 pytestmark = pytest.mark.usefixtures("own_cache")

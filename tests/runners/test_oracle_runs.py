@@ -11,7 +11,7 @@ from run_cases import SMALL, training
 
 from agent_envs import registry
 from agent_envs.identity import IdentityEnv
-from runners.config import UserError
+from runners.command_line.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

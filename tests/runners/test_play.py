@@ -26,7 +26,7 @@ from agents.rollout.play import rollout
 from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree.episode import Episode, Job
-from runners.config import run_program
+from runners.command_line.errors import run_program
 from runners.play import Game, main, shown
 
 HERE = Path(__file__).resolve().parents[2]

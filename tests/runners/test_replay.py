@@ -18,9 +18,9 @@ from agents.engine import SamplingSettings
 from agents.model.separate_critic import FILE
 from agents.tree.chunked_backward import forward_parts
 from agents.tree.merge import Tree, grow
-from runners.config import UserError
+from runners.command_line.errors import UserError
+from runners.run_folder import checkpoint
 from runners.train import begin
-from runners.training import checkpoint
 from runners.training.replay import Kept, Replay
 from runners.training.run import OPTIMIZER, Training
 

@@ -13,8 +13,8 @@ from agent_envs.core import Task
 from agent_envs.isolation.faults import FaultKind, Stage
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Fault, Job
-from runners.config import UserError
-from runners.folder import hold, open_run_folder
+from runners.command_line.errors import UserError
+from runners.run_folder.folder import hold, open_run_folder
 from runners.training.columns import COLUMNS
 from runners.training.curve import draw_curve
 from runners.training.learner import Credited

@@ -19,10 +19,10 @@ import torch
 from rich.console import Console
 from run_cases import SMALL, fingerprint, rows, training
 
-from runners.config import UserError
-from runners.runs import locate
+from runners.command_line.errors import UserError
+from runners.run_folder import checkpoint
+from runners.run_folder.runs import locate
 from runners.train import begin
-from runners.training import checkpoint
 from runners.training.interrupts import Stopped
 from runners.training.learner import Learner
 from runners.training.run import Training

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agent_envs.identity import IdentityEnv
-from runners.config import UserError
-from runners.journal import Journal
+from runners.command_line.errors import UserError
+from runners.run_folder.journal import Journal
 from runners.training.interrupts import Interrupts, Stopped
 from runners.training.ledger import Ledger, LedgerError
 from runners.training.stream import TaskStream

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from run_cases import settings
 
-from runners.config import UserError
+from runners.command_line.errors import UserError
 from runners.training.run import Training
 
 pytestmark = pytest.mark.usefixtures("own_cache")

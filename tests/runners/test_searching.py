@@ -16,8 +16,8 @@ from agents.model.adapter_io import HEAD
 from agents.rollout.search.scorers import ByValue
 from agents.tree.episode import Searched
 from agents.tree.merge import grow
-from runners.config import UserError
-from runners.workers.serve import Setup
+from runners.command_line.errors import UserError
+from runners.workers.serve import WorkerSetup
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 TOT = (
@@ -94,7 +94,7 @@ def test_a_search_is_led_by_the_value_head_that_was_sent(tmp_path: Path) -> None
             for parameter in run.model.value_parameters():
                 parameter.add_(0.1)
         settings_ = run.controller.workers._worker.settings  # type: ignore[attr-defined]
-        setup = Setup(_spec(run), run.settings.lora, settings_, 1, run.settings.critic)
+        setup = WorkerSetup(_spec(run), run.settings.lora, settings_, 1, run.settings.critic)
         worker = setup.make()
         try:
             data = save({k: v.cpu().contiguous() for k, v in run.model.adapter_state().items()})
@@ -115,7 +115,7 @@ def test_a_search_is_led_by_the_value_head_that_was_sent(tmp_path: Path) -> None
 
 def _spec(run: Any) -> Any:
     from agents.text.settings import ChatSettings
-    from runners.models import BaseSpec
+    from runners.loading.base_model import BaseSpec
 
     return BaseSpec(run.source, "cpu", "float32", ChatSettings())
 

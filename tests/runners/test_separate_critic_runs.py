@@ -16,7 +16,7 @@ from agents.engine import SamplingSettings
 from agents.model.separate_critic import FILE, SeparateActorCritic
 from agents.tree.merge import Tree, grow
 from runners.evaluation.policies import load_policies
-from runners.runs import read_run
+from runners.run_folder.runs import read_run
 from runners.training.run import Training
 
 pytestmark = pytest.mark.usefixtures("own_cache")

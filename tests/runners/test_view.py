@@ -17,7 +17,7 @@ from view_cases import ATTACK, SNEAKY, Recorded, record
 from agents.tree import Kind
 from agents.tree.merge import grow
 from runners import view
-from runners.config import UserError, run_program
+from runners.command_line.errors import UserError, run_program
 from runners.viewer.merge import merge
 from runners.viewer.page import embed, render
 from runners.viewer.pieces import read_pieces

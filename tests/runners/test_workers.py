@@ -22,14 +22,14 @@ from agents.engine import SamplingSettings
 from agents.model.actor_critic import ActorCritic
 from agents.rollout.play import Played
 from agents.tree.episode import Job
-from runners.config import UserError
-from runners.models import load_base
-from runners.runs import base_of
-from runners.workers.base import BASE_MODEL, Spec, StaleWorker, WorkerLost, Workers
+from runners.command_line.errors import UserError
+from runners.loading.base_model import load_base
+from runners.run_folder.runs import base_of
+from runners.workers.base import BASE_MODEL, PlaySpec, StaleWorker, WorkerLost, Workers
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 from runners.workers.process import ProcessWorkers
-from runners.workers.serve import Setup
+from runners.workers.serve import WorkerSetup
 from runners.workers.worker import PlaySettings
 
 BACKENDS = {"local": 0, "one process": 1, "two processes": 2}
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.runs
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[Setup, bytes, list[Job]]:
+def parts(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[WorkerSetup, bytes, list[Job]]:
     """(what a worker is made of, an adapter that changes the policy, jobs)."""
     run = settings(tmp_path_factory.mktemp("workers") / "run")
     base = base_of(run, Console(quiet=True), "cpu")
@@ -50,15 +50,15 @@ def parts(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[Se
             parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
     tasks = IdentityEnv().tasks("valid")
     jobs = [Job(tasks[i % 10], i // 10, 3) for i in range(20)]
-    return Setup(base, run.lora, play), save(actor.policy_state()), jobs
+    return WorkerSetup(base, run.lora, play), save(actor.policy_state()), jobs
 
 
-def make(setup: Setup, count: int) -> Workers:
+def make(setup: WorkerSetup, count: int) -> Workers:
     return ProcessWorkers(setup, count) if count else LocalWorkers(setup.make)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def workers(request: pytest.FixtureRequest, parts: tuple[Setup, bytes, list[Job]]) -> Iterator[Workers]:
+def workers(request: pytest.FixtureRequest, parts: tuple[WorkerSetup, bytes, list[Job]]) -> Iterator[Workers]:
     made = make(parts[0], BACKENDS[request.param])
     try:
         assert "slots" in made.start()
@@ -78,7 +78,7 @@ def bits(played: Played) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def reference(parts: tuple[Setup, bytes, list[Job]]) -> dict[bytes, list[Any]]:
+def reference(parts: tuple[WorkerSetup, bytes, list[Job]]) -> dict[bytes, list[Any]]:
     """The bits of all jobs, by policy, played in portions of eight in this process."""
     setup, adapter, jobs = parts
     worker = setup.make()
@@ -87,13 +87,13 @@ def reference(parts: tuple[Setup, bytes, list[Job]]) -> dict[bytes, list[Any]]:
         worker.load(version, data, sha(data))
         found[data] = []
         for i in range(0, len(jobs), 8):
-            found[data] += bits(worker.play(Spec(tuple(jobs[i : i + 8]), SamplingSettings()), version))
+            found[data] += bits(worker.play(PlaySpec(tuple(jobs[i : i + 8]), SamplingSettings()), version))
     worker.close()
     assert found[BASE_MODEL] != found[adapter], "the adapter must change something"
     return found
 
 
-def play(workers: Workers, parts: tuple[Setup, bytes, list[Job]], data: bytes, version: int) -> Played:
+def play(workers: Workers, parts: tuple[WorkerSetup, bytes, list[Job]], data: bytes, version: int) -> Played:
     controller = Controller(workers, 8, parts[0].play.faults)
     workers.load(version, data, sha(data))
     controller.version = version
@@ -101,7 +101,7 @@ def play(workers: Workers, parts: tuple[Setup, bytes, list[Job]], data: bytes, v
 
 
 def test_the_same_episodes_bit_for_bit(
-    workers: Workers, parts: tuple[Setup, bytes, list[Job]], reference: dict[bytes, list[Any]]
+    workers: Workers, parts: tuple[WorkerSetup, bytes, list[Job]], reference: dict[bytes, list[Any]]
 ) -> None:
     for version, data in ((4, BASE_MODEL), (5, parts[1]), (6, BASE_MODEL)):
         played = play(workers, parts, data, version)
@@ -109,37 +109,37 @@ def test_the_same_episodes_bit_for_bit(
         assert {a.version for e in played.episodes for a, _ in e.turns} == {version}
 
 
-def test_another_version_is_never_played(workers: Workers, parts: tuple[Setup, bytes, list[Job]]) -> None:
+def test_another_version_is_never_played(workers: Workers, parts: tuple[WorkerSetup, bytes, list[Job]]) -> None:
     workers.load(7, BASE_MODEL, sha(BASE_MODEL))
-    spec = Spec(tuple(parts[2][:2]), SamplingSettings())
+    spec = PlaySpec(tuple(parts[2][:2]), SamplingSettings())
     for wrong in (6, 8):
         with pytest.raises(StaleWorker, match=f"policy {wrong} was asked for, and the worker has 7"):
             workers.submit(spec, wrong).result()
     assert len(workers.submit(spec, 7).result().episodes) == 2
 
 
-def test_damaged_bytes_are_refused(workers: Workers, parts: tuple[Setup, bytes, list[Job]]) -> None:
+def test_damaged_bytes_are_refused(workers: Workers, parts: tuple[WorkerSetup, bytes, list[Job]]) -> None:
     workers.load(9, BASE_MODEL, sha(BASE_MODEL))
     flipped = bytearray(parts[1])
     flipped[-5] ^= 1
     with pytest.raises(ValueError, match="damaged on its way"):
         workers.load(10, bytes(flipped), sha(parts[1]))
-    spec = Spec(tuple(parts[2][:2]), SamplingSettings())
+    spec = PlaySpec(tuple(parts[2][:2]), SamplingSettings())
     assert len(workers.submit(spec, 9).result().episodes) == 2
 
 
 def test_a_killed_worker_starts_again_with_the_same_policy(
-    workers: Workers, parts: tuple[Setup, bytes, list[Job]], reference: dict[bytes, list[Any]]
+    workers: Workers, parts: tuple[WorkerSetup, bytes, list[Job]], reference: dict[bytes, list[Any]]
 ) -> None:
     workers.load(11, parts[1], sha(parts[1]))
     workers.kill(0)
     assert bits(play(workers, parts, parts[1], 11)) == reference[parts[1]]
 
 
-def test_progress_is_heard(workers: Workers, parts: tuple[Setup, bytes, list[Job]]) -> None:
+def test_progress_is_heard(workers: Workers, parts: tuple[WorkerSetup, bytes, list[Job]]) -> None:
     workers.load(12, BASE_MODEL, sha(BASE_MODEL))
     heard: list[int] = []
-    workers.submit(Spec(tuple(parts[2][:5]), SamplingSettings()), 12, lambda: heard.append(1)).result()
+    workers.submit(PlaySpec(tuple(parts[2][:5]), SamplingSettings()), 12, lambda: heard.append(1)).result()
     assert len(heard) == 5
 
 
@@ -159,7 +159,7 @@ def pids(workers: ProcessWorkers) -> list[int]:
 
 
 def test_a_worker_killed_while_it_plays_costs_nothing_but_time(
-    parts: tuple[Setup, bytes, list[Job]], reference: dict[bytes, list[Any]]
+    parts: tuple[WorkerSetup, bytes, list[Job]], reference: dict[bytes, list[Any]]
 ) -> None:
     setup, adapter, jobs = parts
     workers = ProcessWorkers(setup, 1)
@@ -185,7 +185,9 @@ def test_a_worker_killed_while_it_plays_costs_nothing_but_time(
     assert not any(map(alive, killed))
 
 
-def test_a_worker_that_dies_again_and_again_ends_the_run_in_one_line(parts: tuple[Setup, bytes, list[Job]]) -> None:
+def test_a_worker_that_dies_again_and_again_ends_the_run_in_one_line(
+    parts: tuple[WorkerSetup, bytes, list[Job]],
+) -> None:
     setup, _, jobs = parts
     workers = ProcessWorkers(setup, 1)
     try:
@@ -193,14 +195,14 @@ def test_a_worker_that_dies_again_and_again_ends_the_run_in_one_line(parts: tupl
         workers.load(0, BASE_MODEL, sha(BASE_MODEL))
         with pytest.raises(WorkerLost, match="lost 3 times over the same episodes: signal SIGKILL") as lost:
             workers.submit(
-                Spec(tuple(jobs), SamplingSettings()), 0, lambda: os.kill(pids(workers)[0], signal.SIGKILL)
+                PlaySpec(tuple(jobs), SamplingSettings()), 0, lambda: os.kill(pids(workers)[0], signal.SIGKILL)
             ).result()
         assert "\n" not in str(lost.value)
     finally:
         workers.close()
 
 
-def test_what_the_user_can_mend_comes_back_as_one_line(parts: tuple[Setup, bytes, list[Job]]) -> None:
+def test_what_the_user_can_mend_comes_back_as_one_line(parts: tuple[WorkerSetup, bytes, list[Job]]) -> None:
     setup = replace(parts[0], base=replace(parts[0].base, source="/nowhere"))
     workers = ProcessWorkers(setup, 1)
     try:
@@ -210,11 +212,11 @@ def test_what_the_user_can_mend_comes_back_as_one_line(parts: tuple[Setup, bytes
         workers.close()
 
 
-def test_nothing_is_left_behind(parts: tuple[Setup, bytes, list[Job]]) -> None:
+def test_nothing_is_left_behind(parts: tuple[WorkerSetup, bytes, list[Job]]) -> None:
     workers = ProcessWorkers(parts[0], 2)
     workers.start()
     workers.load(0, BASE_MODEL, sha(BASE_MODEL))
-    workers.submit(Spec(tuple(parts[2][:2]), SamplingSettings()), 0).result()
+    workers.submit(PlaySpec(tuple(parts[2][:2]), SamplingSettings()), 0).result()
     mine = pids(workers)
     children = [
         int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and parent(entry) in mine
@@ -234,11 +236,11 @@ def parent(entry: Path) -> int:
         return -1
 
 
-def test_a_worker_has_no_policy_before_it_loaded_one(parts: tuple[Setup, bytes, list[Job]]) -> None:
+def test_a_worker_has_no_policy_before_it_loaded_one(parts: tuple[WorkerSetup, bytes, list[Job]]) -> None:
     """A worker that was started again answers nothing with its initial weights."""
     worker = parts[0].make()
     try:
         with pytest.raises(StaleWorker, match="policy 0 was asked for, and the worker has None"):
-            worker.play(Spec(tuple(parts[2][:1]), SamplingSettings()), 0)
+            worker.play(PlaySpec(tuple(parts[2][:1]), SamplingSettings()), 0)
     finally:
         worker.close()

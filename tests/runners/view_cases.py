@@ -16,8 +16,9 @@ from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Fault, Job
-from runners.config import dump, dump_json, parse
-from runners.settings import Train, parts_of
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump, dump_json
+from runners.settings.run_settings import Train, parts_of
 from runners.training.learner import Credited
 from runners.training.report import Report
 

@@ -2,11 +2,11 @@
 
 from agent_envs.code.sandbox.interface import (
     Capabilities,
-    Job,
     Limits,
-    Result,
+    RunResult,
     Sandbox,
     SandboxFault,
+    SandboxJob,
     SandboxUnavailable,
     Status,
     check_name,
@@ -14,11 +14,11 @@ from agent_envs.code.sandbox.interface import (
 
 __all__ = [
     "Capabilities",
-    "Job",
     "Limits",
-    "Result",
+    "RunResult",
     "Sandbox",
     "SandboxFault",
+    "SandboxJob",
     "SandboxUnavailable",
     "Status",
     "check_name",

@@ -22,10 +22,10 @@ from typing import Any
 from agent_envs.code.sandbox.container import Broken, Container
 from agent_envs.code.sandbox.interface import (
     Capabilities,
-    Job,
     Limits,
-    Result,
+    RunResult,
     SandboxFault,
+    SandboxJob,
     SandboxUnavailable,
     Status,
 )
@@ -88,7 +88,7 @@ class DockerSandbox(PooledSandbox):
             container.remove()
         self._client.close()
 
-    def _run(self, job: Job) -> Result:
+    def _run(self, job: SandboxJob) -> RunResult:
         for name in _FIXED:
             if getattr(job.limits, name) > getattr(self._limits, name):
                 most = getattr(self._limits, name)

@@ -4,8 +4,8 @@ Invariants:
 
 - It has no state: a run finds the files it was given and nothing of any run before it. What an episode changes is a
   dictionary of files on the host; copying it is a fork.
-- What a program does is a `Result`, however it ends. What the sandbox itself could not do is a `SandboxFault`: run it
-  again, and never take it for the program's doing.
+- What a program does is a `RunResult`, however it ends. What the sandbox itself could not do is a `SandboxFault`: run
+  it again, and never take it for the program's doing.
 - The program decides nothing about its result but its own output, exit status and files: how it was ended, and what it
   used, is what the system says.
 """
@@ -79,7 +79,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Job:
+class SandboxJob:
     """One command and the files it finds in its folder, by relative name."""
 
     argv: Sequence[str]
@@ -141,7 +141,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """What a run printed, changed and used."""
 
     status: Status
@@ -216,11 +216,11 @@ class Sandbox(Protocol):
         *,
         stdin: bytes = b"",
         limits: Limits | None = None,
-    ) -> Result:
+    ) -> RunResult:
         """Runs one command in a folder that holds ``files``. Raises SandboxFault, and ValueError for a bad job."""
         ...
 
-    def run_many(self, jobs: Sequence[Job]) -> list[Result]:
+    def run_many(self, jobs: Sequence[SandboxJob]) -> list[RunResult]:
         """Runs several, as many at a time as there are workers; results in the order of the jobs."""
         ...
 

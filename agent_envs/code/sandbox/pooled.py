@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from agent_envs.code.sandbox.interface import Job, Limits, Result
+from agent_envs.code.sandbox.interface import Limits, RunResult, SandboxJob
 
 
 class PooledSandbox(ABC):
@@ -27,11 +27,11 @@ class PooledSandbox(ABC):
         *,
         stdin: bytes = b"",
         limits: Limits | None = None,
-    ) -> Result:
+    ) -> RunResult:
         """Runs one command in a folder that holds ``files``. Raises SandboxFault, and ValueError for a bad job."""
-        return self._run(Job(tuple(argv), dict(files or {}), stdin, limits or self._limits))
+        return self._run(SandboxJob(tuple(argv), dict(files or {}), stdin, limits or self._limits))
 
-    def run_many(self, jobs: Sequence[Job]) -> list[Result]:
+    def run_many(self, jobs: Sequence[SandboxJob]) -> list[RunResult]:
         """Runs several, as many at a time as there are workers; results in the order of the jobs."""
         with ThreadPoolExecutor(self._workers) as pool:
             return list(pool.map(self._run, jobs))
@@ -49,4 +49,4 @@ class PooledSandbox(ABC):
         self.close()
 
     @abstractmethod
-    def _run(self, job: Job) -> Result: ...
+    def _run(self, job: SandboxJob) -> RunResult: ...

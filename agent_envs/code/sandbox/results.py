@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_envs.code.sandbox.interface import Capabilities, Job, Result, SandboxFault, Status
+from agent_envs.code.sandbox.interface import Capabilities, RunResult, SandboxFault, SandboxJob, Status
 from agent_envs.code.sandbox.zygote import wire
 
 _MB, _KB = 1 << 20, 1 << 10
 
 
-def message_of(job: Job, capabilities: Capabilities) -> bytes:
+def message_of(job: SandboxJob, capabilities: Capabilities) -> bytes:
     """The job, with the limits in force."""
     limits = job.limits
     bounds = {
@@ -30,13 +30,13 @@ def message_of(job: Job, capabilities: Capabilities) -> bytes:
     return wire.pack(header, [job.stdin, *job.files.values()])
 
 
-def most_bytes(job: Job) -> int:
+def most_bytes(job: SandboxJob) -> int:
     """No result of the job is longer."""
     given = sum(map(len, job.files)) * 8
     return 2 * job.limits.output_kb * _KB + job.limits.collected_kb * _KB + given + 16 * _MB
 
 
-def result_of(body: bytes, job: Job) -> Result:
+def result_of(body: bytes, job: SandboxJob) -> RunResult:
     """Raises SandboxFault for a fault and for anything that is no result."""
     try:
         header, blobs = wire.unpack(body)
@@ -47,9 +47,9 @@ def result_of(body: bytes, job: Job) -> Result:
         raise SandboxFault(f"the sandbox answered something that is no result: {type(error).__name__}") from error
 
 
-def _read(header: dict[str, Any], blobs: list[bytes], job: Job) -> Result:
+def _read(header: dict[str, Any], blobs: list[bytes], job: SandboxJob) -> RunResult:
     events = header["events"]
-    return Result(
+    return RunResult(
         status=_status(header),
         exit_code=header["exit_code"],
         signal=header["signal"],

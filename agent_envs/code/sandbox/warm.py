@@ -26,10 +26,10 @@ from typing import Any
 from agent_envs.code.sandbox import bundle
 from agent_envs.code.sandbox.interface import (
     Capabilities,
-    Job,
     Limits,
-    Result,
+    RunResult,
     SandboxFault,
+    SandboxJob,
     SandboxUnavailable,
 )
 from agent_envs.code.sandbox.pooled import PooledSandbox
@@ -97,7 +97,7 @@ class WarmSandbox(PooledSandbox):
         if zygote is not None:
             _end(zygote)
 
-    def _run(self, job: Job) -> Result:
+    def _run(self, job: SandboxJob) -> RunResult:
         message = message_of(job, self.capabilities)
         with self._slots:
             zygote = self._running()

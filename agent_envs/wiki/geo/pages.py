@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from agent_envs.wiki.backend import Line, Link, Page
+from agent_envs.wiki.backend import Link, Page, PageLine
 from agent_envs.wiki.geo.facts import Country, Facts, Names, load
 from agent_envs.wiki.tokens import fold
 
@@ -66,7 +66,7 @@ class GeoWiki:
     def page(self, key: Key) -> Page:
         """The page of an entity."""
         title, kind = self.titles[key], _KINDS[key[0]][self.language]
-        lines = [Line(f"{title}是{kind}。" if self.language == "zh" else f"{title} is a {kind}.")]
+        lines = [PageLine(f"{title}是{kind}。" if self.language == "zh" else f"{title} is a {kind}.")]
         for relation, values in self.facts[key].items():
             text, links = f"{WORDS[relation][self.language]}: ", []
             for at, value in enumerate(values):
@@ -75,7 +75,7 @@ class GeoWiki:
                 if not isinstance(value, str):
                     links.append(Link(len(text), len(text) + len(written), written))
                 text += written
-            lines.append(Line(text, tuple(links)))
+            lines.append(PageLine(text, tuple(links)))
         return Page(title, tuple(lines), self.aliases[key])
 
 

@@ -48,7 +48,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttentionPlan:
     """All calls of a row, for one window."""
 
     calls: tuple[Call, ...]
@@ -80,7 +80,7 @@ class TreePlan:
         self._end: Rows = end_T.cpu().numpy()
         self._device = device
         self._chains = _chains(self._pos, self._end)
-        self._plans: dict[tuple[int | None, torch.dtype], Plan] = {}
+        self._plans: dict[tuple[int | None, torch.dtype], AttentionPlan] = {}
         self._place = np.arange(self._pos.size)
         self.order_T: Tensor | None = None
         """Row (depth first) of each place; None where the two are the same."""
@@ -94,14 +94,14 @@ class TreePlan:
     def __len__(self) -> int:
         return self._pos.size
 
-    def get(self, window: int | None, dtype: torch.dtype) -> Plan:
+    def get(self, window: int | None, dtype: torch.dtype) -> AttentionPlan:
         """The plan for a layer with this sliding window (None: full attention) and scores of ``dtype``."""
         if window is not None and self._pos.max(initial=0) < window:
             window = None
         key = (window, dtype)
         if key not in self._plans:
             pieces = list(_merged(list(_pieces(self._chains, self._pos, self._end, window))))
-            self._plans[key] = Plan(tuple(self._calls(pieces, window, dtype)))
+            self._plans[key] = AttentionPlan(tuple(self._calls(pieces, window, dtype)))
         return self._plans[key]
 
     def _calls(self, pieces: list[Piece], window: int | None, dtype: torch.dtype) -> Iterator[Call]:

@@ -12,6 +12,7 @@ Legend: T tokens, H heads, G key heads, D width of a head.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,7 +28,12 @@ from agents.text.errors import ModelError
 NAME = "turnwise_tree"
 
 # Keywords that reach an attention function and change nothing in it: rotary positions are applied before.
-PASSIVE = frozenset({"position_ids", "cache_position", "position_embeddings", "use_cache"})
+_PASSIVE = frozenset({"position_ids", "cache_position", "position_embeddings", "use_cache", "output_router_logits"})
+
+
+def with_effect(keywords: Mapping[str, Any]) -> list[str]:
+    """Those of an attention function's further keywords that ask it for something."""
+    return sorted(k for k, v in keywords.items() if k not in _PASSIVE and v is not None and v is not False)
 
 
 def marker_mask(device: torch.device) -> Tensor:
@@ -83,7 +89,7 @@ def _refuse(
     plan: TreePlan,
     others: dict[str, Any],
 ) -> None:
-    unknown = sorted(k for k, v in others.items() if k not in PASSIVE and v is not None and v is not False)
+    unknown = with_effect(others)
     if unknown:
         raise ModelError(f"this model's attention needs {', '.join(unknown)}, which trees do not support: use another")
     if dropout:

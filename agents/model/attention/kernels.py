@@ -16,20 +16,20 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from agents.model.attention.blocks import Plan, Spans
+from agents.model.attention.blocks import AttentionPlan, Spans
 
 _FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-def attend(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Plan, scale: float | None) -> Tensor:
+def attend(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: AttentionPlan, scale: float | None) -> Tensor:
     """[T, H, D]: attention of every row to the keys that its call gives it."""
     if query_THD.device.type == "cpu" and query_THD.shape[-1] == value_TGD.shape[-1]:
         return _OnCPU.apply(query_THD, key_TGD, value_TGD, plan, scale)
     return anywhere(query_THD, key_TGD, value_TGD, plan, scale)
 
 
-def anywhere(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Plan, scale: float | None) -> Tensor:
+def anywhere(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: AttentionPlan, scale: float | None) -> Tensor:
     """``attend`` in public functions only."""
     repeats = query_THD.shape[1] // key_TGD.shape[1]
     parts, places = [], []
@@ -47,7 +47,7 @@ def anywhere(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Plan, 
 class _OnCPU(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Plan, scale: float | None
+        ctx: Any, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: AttentionPlan, scale: float | None
     ) -> Tensor:
         G = key_TGD.shape[1]
         out_THD = query_THD.new_empty(query_THD.shape)

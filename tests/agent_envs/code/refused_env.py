@@ -10,7 +10,7 @@ from refused_main import _CALLS, deny
 from small_tasks import small
 
 from agent_envs.code.sandbox.zygote import linux
-from runners.config import run_program
+from runners.command_line.errors import run_program
 
 _REMOUNT, _READ_ONLY = 32, 1
 

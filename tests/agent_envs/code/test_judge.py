@@ -13,7 +13,7 @@ from agent_envs.code import driver, judge
 from agent_envs.code.judge import TRIES, Checked, check
 from agent_envs.code.memo import Memo
 from agent_envs.code.plain import is_plain
-from agent_envs.code.sandbox import Result, Sandbox, SandboxFault
+from agent_envs.code.sandbox import RunResult, Sandbox, SandboxFault
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.task import Case
 from agent_envs.code.values import decode, same, show
@@ -182,7 +182,7 @@ def test_a_fault_is_tried_again_and_never_a_verdict(sandbox: Sandbox) -> None:
             self.faults, self.runs = faults, 0
             self.capabilities = inner.capabilities
 
-        def run(self, *given: Any, **more: Any) -> Result:
+        def run(self, *given: Any, **more: Any) -> RunResult:
             self.runs += 1
             if self.runs <= self.faults:
                 raise SandboxFault("the disk is gone")

@@ -11,10 +11,10 @@ import pytest
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
 from agent_envs.math.expert import Situation, next_thought
-from agent_envs.math.kinds import Kind, counted, kind_of
 from agent_envs.math.oracle import chance
 from agent_envs.math.problem import Chain
 from agent_envs.math.progress import Progress, progress
+from agent_envs.math.thought_kinds import Factor, counted, kind_of
 
 EXACT = MathConfig(verifier=Verifier.EXACT)
 HARD = MathConfig(min_steps=1, max_steps=6, operations=("+", "-", "×"), verifier=Verifier.EXACT)
@@ -43,11 +43,11 @@ def test_demonstrations_hold_all_six_kinds_and_a_median_of_four_factors_or_more(
     env, rng = MathEnv(EXACT), np.random.default_rng(1)
     shown = [played(env, i, 0.65, rng) for i in range(200)]
     kinds = Counter(kind_of(text) for _, thoughts in shown for text in thoughts)
-    assert all(kinds[kind] >= 10 for kind in Kind), kinds
+    assert all(kinds[kind] >= 10 for kind in Factor), kinds
     assert np.median([len(thoughts) for _, thoughts in shown]) >= 4
     assert np.median([len(played(env, i, 0.0, None)[1]) for i in range(100)]) >= 4
-    mended = [success for success, thoughts in shown if any(kind_of(t) is Kind.MEND for t in thoughts)]
-    rejected = [success for success, thoughts in shown if any(kind_of(t) is Kind.REJECT for t in thoughts)]
+    mended = [success for success, thoughts in shown if any(kind_of(t) is Factor.MEND for t in thoughts)]
+    rejected = [success for success, thoughts in shown if any(kind_of(t) is Factor.REJECT for t in thoughts)]
     assert any(mended) and any(rejected), "a mistake that is mended keeps success"
 
 
@@ -79,7 +79,7 @@ def test_whoever_was_wrong_is_mended_from_there() -> None:
     said = ["B = 47 + 38 = 75.\n\n", "C = 75 - 29 = 46.\n\n"]
     assert progress(chain, said) == Progress((47, 75, 46), 0, False)
     mend = next_thought(Situation(chain, said, 9, "zh"))
-    assert mend.startswith("等等，B = A + 38 = 47 + 38：") and kind_of(mend) is Kind.MEND
+    assert mend.startswith("等等，B = A + 38 = 47 + 38：") and kind_of(mend) is Factor.MEND
     assert progress(chain, [*said, mend]) == Progress((47, 85))
     at_once = next_thought(Situation(chain, said, 1, "en"))
     assert at_once.startswith("Wait, B =") and at_once.endswith("\\boxed{56}.") and at_once.count("\n\n") == 2
@@ -116,21 +116,22 @@ def test_saying_something_again_changes_nothing_and_something_else_takes_back_wh
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Maybe it is 7.", Kind.GUESS), ("也许是 7。", Kind.GUESS), ("My guess: 7", Kind.GUESS),
-        ("No, 15 is too small.", Kind.REJECT), ("不对，太小了。", Kind.REJECT), ("But that cannot be.", Kind.REJECT),
-        ("Alternatively, count backwards.", Kind.PLAN), ("另一个办法：倒着数。", Kind.PLAN),
-        ("We need to find C.", Kind.GOAL), ("目标：求 C。", Kind.GOAL), ("The question asks for C.", Kind.GOAL),
-        ("Wait, maybe 3 + 4 is 7.", Kind.MEND), ("等等，算错了。", Kind.MEND), ("Let me recheck.", Kind.MEND),
-        ("Sub-tasks: B, C.", Kind.SPLIT), ("First find B, then C.", Kind.SPLIT), ("先算 B，再算 C。", Kind.SPLIT),
+        ("Maybe it is 7.", Factor.GUESS), ("也许是 7。", Factor.GUESS), ("My guess: 7", Factor.GUESS),
+        ("No, 15 is too small.", Factor.REJECT), ("不对，太小了。", Factor.REJECT),
+        ("But that cannot be.", Factor.REJECT),
+        ("Alternatively, count backwards.", Factor.PLAN), ("另一个办法：倒着数。", Factor.PLAN),
+        ("We need to find C.", Factor.GOAL), ("目标：求 C。", Factor.GOAL), ("The question asks for C.", Factor.GOAL),
+        ("Wait, maybe 3 + 4 is 7.", Factor.MEND), ("等等，算错了。", Factor.MEND), ("Let me recheck.", Factor.MEND),
+        ("Sub-tasks: B, C.", Factor.SPLIT), ("First find B, then C.", Factor.SPLIT), ("先算 B，再算 C。", Factor.SPLIT),
         ("3 + 4 = 7", None), ("", None), ("The answer is \\boxed{7}.", None), ("x" * 500 + " maybe", None),
     ],
 )  # fmt: skip
-def test_the_kind_is_read_off_the_text(text: str, kind: Kind | None) -> None:
+def test_the_kind_is_read_off_the_text(text: str, kind: Factor | None) -> None:
     assert kind_of(text) is kind and kind_of(f"\n\n{text}\n\n") is kind
 
 
 def test_kinds_are_counted() -> None:
-    found = counted([Kind.GUESS, None, Kind.GUESS, Kind.MEND])
+    found = counted([Factor.GUESS, None, Factor.GUESS, Factor.MEND])
     assert found["factors"] == 4 and found["factors_guess"] == 2 and found["factors_mend"] == 1
     assert found["factors_plan"] == 0 and len(found) == 7
 

@@ -16,7 +16,7 @@ from agent_envs.contract.check import check_text_env
 from agent_envs.core import SPLITS, SettingsError
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
-from agent_envs.math.told import mistaken
+from agent_envs.math.text_expert import mistaken
 from agent_envs.rows import MOST_TEXT
 
 HERE = Path(__file__).parent / "data"

@@ -11,31 +11,31 @@ import pytest
 from agent_envs import SettingsError
 from agent_envs.contract.check import HOSTILE, check_text_env
 from agent_envs.puzzle.arithmetic import Numbers
-from agent_envs.puzzle.config import Kind, PuzzleConfig
+from agent_envs.puzzle.config import PuzzleConfig, PuzzleKind
 from agent_envs.puzzle.countdown import Countdown
 from agent_envs.puzzle.env import PuzzleEnv
 from agent_envs.puzzle.reward import UNDO, chance, reward, turns_needed
 from agent_envs.puzzle.tasks import Problem
 
-KINDS = sorted(Kind)
+KINDS = sorted(PuzzleKind)
 ODD = ("١+٢", "r١c٢=٣", "ＵＰ", "up\x00", "9**9**9", "()()", "-1+-1", "a to a", "1/0", "r1c1", "1=1", "table to a")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_contract(kind: Kind) -> None:
+def test_contract(kind: PuzzleKind) -> None:
     check_text_env(lambda: PuzzleEnv(PuzzleConfig(kind=kind, levels=(1, 2, 3))), tasks=2)
 
 
-@pytest.mark.parametrize("kind", [Kind.COUNTDOWN, Kind.SOKOBAN])
-def test_contract_without_undo_and_with_hints(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [PuzzleKind.COUNTDOWN, PuzzleKind.SOKOBAN])
+def test_contract_without_undo_and_with_hints(kind: PuzzleKind) -> None:
     check_text_env(lambda: PuzzleEnv(PuzzleConfig(kind=kind, undo=False, hints=True, spare=1)), tasks=1)
 
 
 @pytest.mark.parametrize("undo", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_solver_scorer_and_fork_agree(kind: Kind, undo: bool) -> None:
+def test_solver_scorer_and_fork_agree(kind: PuzzleKind, undo: bool) -> None:
     can, cannot = puzzle_walks.agreement(PuzzleEnv(PuzzleConfig(kind=kind, levels=(1, 2, 3), spare=2, undo=undo)), 80)
-    assert can > 5 and (cannot > 5 or kind is Kind.BLOCKS)
+    assert can > 5 and (cannot > 5 or kind is PuzzleKind.BLOCKS)
 
 
 @pytest.mark.parametrize("name", ["turns_needed", "reward", "chance"])
@@ -114,7 +114,7 @@ def test_illegal_moves_are_explained_and_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_hostile_texts_do_nothing(kind: Kind) -> None:
+def test_hostile_texts_do_nothing(kind: PuzzleKind) -> None:
     env = PuzzleEnv(PuzzleConfig(kind=kind))
     verb = env.puzzle.verb.name
     for text in (*HOSTILE, "9" * 5000 + "+1", *ODD):
@@ -185,12 +185,12 @@ def test_the_flawed_demonstrator_is_wrong_where_it_can_be_and_recovers() -> None
         {"levels": (4,)},
         {"numbers": 7},
         {"largest": 101},
-        {"kind": Kind.GAME24, "numbers": 5},
-        {"kind": Kind.SOKOBAN, "largest": 12},
-        {"kind": Kind.GAME24, "train_tasks": 100},
-        {"kind": Kind.GAME24, "largest": 13, "train_tasks": 100},
-        {"kind": Kind.GAME24, "largest": 12},
-        {"kind": Kind.COUNTDOWN, "largest": 5},
+        {"kind": PuzzleKind.GAME24, "numbers": 5},
+        {"kind": PuzzleKind.SOKOBAN, "largest": 12},
+        {"kind": PuzzleKind.GAME24, "train_tasks": 100},
+        {"kind": PuzzleKind.GAME24, "largest": 13, "train_tasks": 100},
+        {"kind": PuzzleKind.GAME24, "largest": 12},
+        {"kind": PuzzleKind.COUNTDOWN, "largest": 5},
         {"spare": -1},
         {"skill": 1.0},
         {"train_tasks": 0},

@@ -14,11 +14,11 @@ import pytest
 from agent_envs.actions import ActionError
 from agent_envs.puzzle.arithmetic import Numbers, fewest_products
 from agent_envs.puzzle.blocks import Blocks, BlocksWorld
-from agent_envs.puzzle.config import Kind, PuzzleConfig
+from agent_envs.puzzle.config import PuzzleConfig, PuzzleKind
 from agent_envs.puzzle.countdown import Countdown
 from agent_envs.puzzle.env import PuzzleEnv
-from agent_envs.puzzle.kinds import puzzle_of
 from agent_envs.puzzle.protocol import Puzzle
+from agent_envs.puzzle.puzzles import puzzle_of
 from agent_envs.puzzle.queens import NQueens, Queens
 from agent_envs.puzzle.sokoban import Board, Room, Sokoban
 from agent_envs.puzzle.sudoku4 import Sudoku4
@@ -63,7 +63,7 @@ def reaches(numbers: tuple[int, ...], target: int) -> bool:
 def test_game24_has_all_1362_quadruples_and_no_other_each_in_one_split() -> None:
     wanted = {q for q in combinations_with_replacement(range(13, 0, -1), 4) if reaches(q, 24)}
     assert len(wanted) == 1362
-    env = PuzzleEnv(PuzzleConfig(kind=Kind.GAME24))
+    env = PuzzleEnv(PuzzleConfig(kind=PuzzleKind.GAME24))
     splits = {split: [task.data.board.left for task in env.tasks(split)] for split in ("train", "valid", "test")}
     assert sum(map(len, splits.values())) == 1362 and set().union(*splits.values()) == wanted
     assert min(map(len, splits.values())) > 200
@@ -71,7 +71,7 @@ def test_game24_has_all_1362_quadruples_and_no_other_each_in_one_split() -> None
 
 
 def test_game24_learns_from_larger_numbers_and_is_tested_on_its_own_all_the_same() -> None:
-    own, more = (PuzzleEnv(PuzzleConfig(kind=Kind.GAME24, largest=largest)) for largest in (None, 20))
+    own, more = (PuzzleEnv(PuzzleConfig(kind=PuzzleKind.GAME24, largest=largest)) for largest in (None, 20))
     for split in ("valid", "test"):
         assert [task.data.board for task in more.tasks(split)] == [task.data.board for task in own.tasks(split)]
     held = {task.data.board for split in ("valid", "test") for task in own.tasks(split)}
@@ -110,7 +110,7 @@ def test_fewest_products_by_hand(numbers: tuple[int, ...], target: int, products
 
 
 def test_fractions_are_exact_and_can_be_written() -> None:
-    puzzle: Puzzle[Any] = puzzle_of(PuzzleConfig(kind=Kind.GAME24))
+    puzzle: Puzzle[Any] = puzzle_of(PuzzleConfig(kind=PuzzleKind.GAME24))
     board = Numbers((8, 8, 3, 3), 24)
     for move, shown in (("8/3", "8 3 8/3"), ("3-(8/3)", "8 1/3"), ("8/(1/3)", "24")):
         assert puzzle.best(board) is not None and move in puzzle.moves(board)
@@ -148,16 +148,16 @@ def wandered(puzzle: Puzzle[Any], level: int, rng: Random, moves: int) -> Any:
 @pytest.mark.parametrize(
     ("kind", "level", "boards", "lost"),
     [
-        (Kind.SOKOBAN, 1, 20, True),
-        (Kind.SOKOBAN, 2, 20, True),
-        (Kind.SOKOBAN, 3, 3, False),
-        (Kind.BLOCKS, 1, 30, False),
-        (Kind.SUDOKU4, 1, 30, True),
-        (Kind.QUEENS, 1, 40, True),
-        (Kind.COUNTDOWN, 2, 40, True),
+        (PuzzleKind.SOKOBAN, 1, 20, True),
+        (PuzzleKind.SOKOBAN, 2, 20, True),
+        (PuzzleKind.SOKOBAN, 3, 3, False),
+        (PuzzleKind.BLOCKS, 1, 30, False),
+        (PuzzleKind.SUDOKU4, 1, 30, True),
+        (PuzzleKind.QUEENS, 1, 40, True),
+        (PuzzleKind.COUNTDOWN, 2, 40, True),
     ],
 )
-def test_distances_against_a_search_forward(kind: Kind, level: int, boards: int, lost: bool) -> None:
+def test_distances_against_a_search_forward(kind: PuzzleKind, level: int, boards: int, lost: bool) -> None:
     puzzle, rng, found = puzzle_of(PuzzleConfig(kind=kind)), Random(1), []
     for number in range(boards):
         board = wandered(puzzle, level, rng, number % 5 * 6)
@@ -242,14 +242,14 @@ def test_blocks_by_hand() -> None:
 
 def test_a_quadruple_of_game24_is_in_the_same_split_of_countdown() -> None:
     # A policy may learn countdown with numbers to 13 first and game24 afterwards.
-    countdown = PuzzleEnv(PuzzleConfig(kind=Kind.COUNTDOWN, largest=13)).puzzle
+    countdown = PuzzleEnv(PuzzleConfig(kind=PuzzleKind.COUNTDOWN, largest=13)).puzzle
     for split in ("train", "valid", "test"):
-        boards = [task.data.board for task in PuzzleEnv(PuzzleConfig(kind=Kind.GAME24)).tasks(split)]
+        boards = [task.data.board for task in PuzzleEnv(PuzzleConfig(kind=PuzzleKind.GAME24)).tasks(split)]
         assert {split_of(countdown.key(board)) for board in boards} == {split}
 
 
-@pytest.mark.parametrize("kind", sorted(set(Kind) - {Kind.GAME24}))
-def test_splits_share_no_problem_not_even_in_a_mirror(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", sorted(set(PuzzleKind) - {PuzzleKind.GAME24}))
+def test_splits_share_no_problem_not_even_in_a_mirror(kind: PuzzleKind) -> None:
     env = PuzzleEnv(PuzzleConfig(kind=kind, levels=(1, 2, 3)))
     keys = {
         split: {env.puzzle.key(env.tasks(split)[at].data.board) for at in range(150)}

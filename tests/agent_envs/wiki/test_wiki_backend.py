@@ -13,14 +13,14 @@ import pytest
 from agent_envs import BackendUnavailable, SettingsError
 from agent_envs.cache import build_once
 from agent_envs.wiki import store, tokens
-from agent_envs.wiki.backend import Line, Link, Page
+from agent_envs.wiki.backend import Link, Page, PageLine
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.corpus import backend_of, corpus_key
 from agent_envs.wiki.index import IndexBackend
 
 
 def page(title: str, *rows: str, aliases: tuple[str, ...] = ()) -> Page:
-    return Page(title, tuple(Line(row) for row in rows), aliases)
+    return Page(title, tuple(PageLine(row) for row in rows), aliases)
 
 
 CORPUS = {
@@ -73,7 +73,7 @@ def test_pages_come_back_as_they_went_in(wiki: IndexBackend) -> None:
 
 
 def test_links_and_headings_survive_the_store() -> None:
-    before = Page("T", (Line("a b", (Link(0, 1, "X"), Link(2, 3, "Y"))), Line("Part", level=2)), ("U",))
+    before = Page("T", (PageLine("a b", (Link(0, 1, "X"), Link(2, 3, "Y"))), PageLine("Part", level=2)), ("U",))
     assert store.load(store._dump(before)) == before
     assert before.shown == ("[1] {1:a} {2:b}", "[2] ## Part")
 

@@ -11,7 +11,7 @@ import pytest
 
 from agent_envs.core import Outcome, SettingsError, Task
 from agent_envs.wiki import store
-from agent_envs.wiki.backend import Line, Link, Page
+from agent_envs.wiki.backend import Link, Page, PageLine
 from agent_envs.wiki.config import OutcomeScore, WikiConfig
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.index import IndexBackend
@@ -19,22 +19,22 @@ from agent_envs.wiki.tasks import Gold, Hop
 
 LONG = Page(
     "Long (page)",
-    (Line("Head", level=1), *(Line(f"row {at}") for at in range(2, 96)), Line("Tail part", level=2)),
+    (PageLine("Head", level=1), *(PageLine(f"row {at}") for at in range(2, 96)), PageLine("Tail part", level=2)),
     ("长页",),
 )
 SHORT = Page(
     "Bel Mora",
     (
-        Line("Bel Mora is a country."),
-        Line("capital: Tor Vin", (Link(9, 16, "Tor Vin"),)),
-        Line("near the sea, by Tor Vin", (Link(9, 12, "Long (page)"), Link(17, 24, "Tor Vin"))),
-        Line("founded: 1534"),
-        Line("gone: Nowhere", (Link(6, 13, "Nowhere"),)),
+        PageLine("Bel Mora is a country."),
+        PageLine("capital: Tor Vin", (Link(9, 16, "Tor Vin"),)),
+        PageLine("near the sea, by Tor Vin", (Link(9, 12, "Long (page)"), Link(17, 24, "Tor Vin"))),
+        PageLine("founded: 1534"),
+        PageLine("gone: Nowhere", (Link(6, 13, "Nowhere"),)),
     ),
     ("贝尔莫拉",),
 )
-CITY = Page("Tor Vin", (Line("Tor Vin is a city."), Line("mayor: Ana Kelt")))
-PAGES = [SHORT, CITY, LONG, *(Page(f"Item {at}", (Line("item of the list"),)) for at in range(7))]
+CITY = Page("Tor Vin", (PageLine("Tor Vin is a city."), PageLine("mayor: Ana Kelt")))
+PAGES = [SHORT, CITY, LONG, *(Page(f"Item {at}", (PageLine("item of the list"),)) for at in range(7))]
 
 
 def task(language: str = "en") -> Task:

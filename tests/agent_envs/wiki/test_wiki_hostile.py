@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_envs.core import Task
 from agent_envs.wiki import store
-from agent_envs.wiki.backend import Line, Link, Page
+from agent_envs.wiki.backend import Link, Page, PageLine
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.index import IndexBackend
@@ -36,7 +36,11 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> IndexBackend:
     pages = []
     for at, text in enumerate(EVIL):
         following = EVIL[(at + 1) % len(EVIL)]
-        rows = (Line(text), Line(f"next: {following}", (Link(6, 6 + len(following), following),)), Line(text, level=1))
+        rows = (
+            PageLine(text),
+            PageLine(f"next: {following}", (Link(6, 6 + len(following), following),)),
+            PageLine(text, level=1),
+        )
         pages.append(Page(text, rows))
     store.write(folder, [("p", iter(pages))])
     return IndexBackend(folder)

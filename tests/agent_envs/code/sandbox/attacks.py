@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent_envs.code.sandbox import Capabilities, Limits, Result, Status
+from agent_envs.code.sandbox import Capabilities, Limits, RunResult, Status
 
 MB = 1 << 20
 TIGHT = Limits(seconds=4.0, memory_mb=64, processes=16, disk_mb=8, inodes=256, output_kb=16)
@@ -63,7 +63,7 @@ def touched(size):
 class Seen:
     """What can be looked at after an attack."""
 
-    result: Result
+    result: RunResult
     said: dict[str, Any]
     capabilities: Capabilities
     limits: Limits
@@ -147,7 +147,7 @@ def followed(seen: Seen) -> str:
     return "" if seen.result.files.get("fine.txt") == b"fine" and seen.said["done"] else "nothing came back"
 
 
-def said(result: Result) -> dict[str, Any]:
+def said(result: RunResult) -> dict[str, Any]:
     """The last thing the program said; raises AssertionError when it did not even begin."""
     lines = result.stdout.decode("utf-8", "replace").splitlines()
     assert lines and lines[0] == "RAN", (

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from conftest import LIMITS
 
-from agent_envs.code.sandbox import Job, Limits, Result, Sandbox, Status
+from agent_envs.code.sandbox import Limits, RunResult, Sandbox, SandboxJob, Status
 
 FORKS = ("namespace", "unsafe-process", "docker")
 
 
-def python(sandbox: Sandbox, program: str, files: dict[str, bytes] | None = None, **more: Any) -> Result:
+def python(sandbox: Sandbox, program: str, files: dict[str, bytes] | None = None, **more: Any) -> RunResult:
     return sandbox.run(["python", "main.py"], {"main.py": program.encode(), **(files or {})}, **more)
 
 
@@ -217,7 +217,7 @@ def test_other_ways_to_call_python(sandbox: Sandbox) -> None:
 
 def test_jobs_come_back_in_their_order(sandbox: Sandbox) -> None:
     jobs = [
-        Job(["python", "-c", f"import time; time.sleep({0.2 * (at == 0)}); print({at})"], limits=LIMITS)
+        SandboxJob(["python", "-c", f"import time; time.sleep({0.2 * (at == 0)}); print({at})"], limits=LIMITS)
         for at in range(6)
     ]
     assert [result.stdout for result in sandbox.run_many(jobs)] == [b"%d\n" % at for at in range(6)]

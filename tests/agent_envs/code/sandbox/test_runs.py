@@ -17,7 +17,7 @@ import pytest
 from attack_run import descendants
 from conftest import LIMITS, opened
 
-from agent_envs.code.sandbox import Job, Sandbox, SandboxFault, Status, warm
+from agent_envs.code.sandbox import Sandbox, SandboxFault, SandboxJob, Status, warm
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.sandbox.warm import WarmSandbox
 
@@ -103,12 +103,12 @@ def test_bombs_beside_an_honest_run() -> None:
     limits = replace(LIMITS, seconds=1.5, memory_mb=64, disk_mb=8)
     forks = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
     eats = "x = []\nwhile True:\n    try:\n        x.append(bytes(1 << 20))\n    except MemoryError:\n        pass\n"
-    honest = Job(["python", "-c", "print(sum(range(10**5)))"], limits=LIMITS)
+    honest = SandboxJob(["python", "-c", "print(sum(range(10**5)))"], limits=LIMITS)
     with opened("namespace", workers=3) as sandbox:
         # Sixteen interpreters fit in 128 MB but not always in 64: the forks would then end by memory, not by time.
         jobs = [
-            Job(["python", "-c", forks], limits=replace(limits, memory_mb=128)),
-            Job(["python", "-c", eats], limits=limits),
+            SandboxJob(["python", "-c", forks], limits=replace(limits, memory_mb=128)),
+            SandboxJob(["python", "-c", eats], limits=limits),
             honest,
         ]
         bomb, other, fine = sandbox.run_many(jobs)
@@ -220,7 +220,7 @@ def test_no_descriptor_of_the_host_is_there_whatever_its_number() -> None:
 def test_a_worker_keeps_to_its_processor_when_there_is_one_for_each_and_programs_to_none(wall: str) -> None:
     every = os.sched_getaffinity(0)
     two = set(sorted(every)[:2])
-    ask = Job(("python", "-c", "import os; print(sorted(os.sched_getaffinity(0)))"))
+    ask = SandboxJob(("python", "-c", "import os; print(sorted(os.sched_getaffinity(0)))"))
     os.sched_setaffinity(0, two)
     try:
         for workers in (1, 2, 3):

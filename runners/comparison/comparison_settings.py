@@ -1,6 +1,6 @@
 """What a comparison is asked to do: its own settings, and the plan that they and the settings file make.
 
-Invariant: a `Plan` was found to be right as far as that can be known before anything runs.
+Invariant: a `ComparisonPlan` was found to be right as far as that can be known before anything runs.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 from rich.console import Console
 
 from agent_envs import registry
+from runners.command_line.errors import UserError
+from runners.command_line.parse import parse
 from runners.comparison.claims import Claim, read_claims
-from runners.comparison.measures import measured
-from runners.comparison.plan import (
+from runners.comparison.entrants import (
     Entrant,
     PlannedRun,
     Values,
@@ -26,9 +27,9 @@ from runners.comparison.plan import (
     resolve,
     split_flags,
 )
+from runners.comparison.measures import measured
 from runners.comparison.runs import Measured
 from runners.comparison.tuning import Tried, candidates
-from runners.config import UserError, parse
 from runners.evaluation.measure import has_oracle, pick_tasks
 
 SECTIONS = ("entrants", "tune", "claims")
@@ -90,7 +91,7 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """A comparison that was read and found to be right."""
 
     compare: Compare
@@ -160,7 +161,7 @@ def _same(one: PlannedRun, other: PlannedRun) -> bool:
     return a == b
 
 
-def read_plan(argv: Sequence[str]) -> Plan:
+def read_plan(argv: Sequence[str]) -> ComparisonPlan:
     """What the command line and its settings file ask for. Raises UserError."""
     ours = {field.name for field in fields(Compare)}
     flags = split_flags(argv)
@@ -177,7 +178,7 @@ def read_plan(argv: Sequence[str]) -> Plan:
     own = named_entrants(algos, sections["entrants"])
     if compare.baseline and compare.baseline not in own:
         raise UserError(f"there is no entrant {compare.baseline!r} to be the baseline; there are {', '.join(own)}")
-    return Plan(
+    return ComparisonPlan(
         compare,
         {key: value for key, value in values.items() if key not in ours and key not in SECTIONS},
         own,

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from algorithms.adca import ADCA
-from runners.config import UserError
+from runners.command_line.errors import UserError
 
 BLOCK, INNER = "attribution_driven_credit_assignment", "adca_grpo"
 _TO_JUDGE = {

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from agents.tree.episode import Episode, EpisodeId
 from agents.tree.tree import ROUNDING
-from runners.evaluation.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
-from runners.intervals import Interval, percentile, task_draws
+from runners.statistics.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
+from runners.statistics.intervals import Interval, percentile, task_draws
 from runners.training.learner import Credited
 
 TITLES = {
@@ -133,6 +133,7 @@ def _of_advantage(figure: Callable[[Vector, Turns, Weights], float | None]) -> F
     return found
 
 
+WHEN = ("base", "trained")
 FIGURES: dict[str, Figure] = {
     "auc": _auc,
     "auc_within": _auc_within,

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from agent_envs.puzzle.blocks import BlocksWorld
-from agent_envs.puzzle.config import Kind, PuzzleConfig
+from agent_envs.puzzle.config import PuzzleConfig, PuzzleKind
 from agent_envs.puzzle.countdown import Countdown
 from agent_envs.puzzle.game24 import Game24
 from agent_envs.puzzle.protocol import Puzzle
@@ -19,15 +19,15 @@ from agent_envs.puzzle.sudoku4 import Sudoku4
 def puzzle_of(config: PuzzleConfig) -> Puzzle[Any]:
     """The rules that the settings name."""
     match config.kind:
-        case Kind.GAME24:
+        case PuzzleKind.GAME24:
             return Game24() if config.largest is None else Game24(config.largest)
-        case Kind.COUNTDOWN:
+        case PuzzleKind.COUNTDOWN:
             return Countdown(config.numbers) if config.largest is None else Countdown(config.numbers, config.largest)
-        case Kind.SUDOKU4:
+        case PuzzleKind.SUDOKU4:
             return Sudoku4()
-        case Kind.QUEENS:
+        case PuzzleKind.QUEENS:
             return NQueens()
-        case Kind.BLOCKS:
+        case PuzzleKind.BLOCKS:
             return BlocksWorld()
-        case Kind.SOKOBAN:
+        case PuzzleKind.SOKOBAN:
             return Sokoban()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agent_envs.isolation.hosts import HostSettings
+from agent_envs.isolation.settings import HostSettings
 from agents.engine.registry import EngineChoice
 from agents.rollout.registry import AgentChoice
 from agents.rollout.settings import FaultSettings, ReActSettings

@@ -15,7 +15,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from agent_envs.cache import flush
-from runners.config import UserError, dump_json
+from runners.command_line.errors import UserError
+from runners.command_line.plain import dump_json
 
 MANIFEST = "MANIFEST.json"
 _NEW, _DAMAGED = ".new-", "damaged-"

@@ -22,7 +22,7 @@ from agents.text.chat import Chat
 from agents.text.settings import ChatSettings
 from runners.cloning.settings import TINY, PretrainSettings
 from runners.cloning.tiny_model import ensure_tiny
-from runners.config import UserError
+from runners.command_line.errors import UserError
 
 
 @dataclass(frozen=True)

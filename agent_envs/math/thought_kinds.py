@@ -18,7 +18,7 @@ _LOOK_AT = 160
 """A factor is short: what comes after so many characters says nothing about its kind."""
 
 
-class Kind(StrEnum):
+class Factor(StrEnum):
     """What a thought factor does."""
 
     GUESS = "guess"
@@ -35,29 +35,30 @@ class Kind(StrEnum):
     """Split into sub-tasks."""
 
 
-_MARKERS: dict[Kind, str] = {
-    Kind.GUESS: r"maybe\b|perhaps\b|(?:my|a|first) guess\b|guess:|i guess|也许|猜测|我猜|可能是",
-    Kind.REJECT: r"no,|not right|cannot be\b|can't be\b|doesn't (?:work|fit)|that fails|不对|不可能|行不通|否定",
-    Kind.PLAN: r"one way\b|another way\b|alternatively\b|plan:|the approach\b|一个办法|另一个办法|换一种|方案|或者",
-    Kind.GOAL: r"goal:|the goal\b|we (?:need|want|have) to (?:find|know)|asks for\b|asked for\b|目标|题目要求|要求的是",
-    Kind.MEND: r"wait\b|i made an? (?:mistake|error)|correction:|let me (?:re-?check|correct|fix)|等等|修正|算错了",
-    Kind.SPLIT: r"sub-?tasks?\b|parts:|break (?:it|this|that) down|first\b.{0,80}\bthen\b|拆解|子任务|先.{0,80}再",
+_MARKERS: dict[Factor, str] = {
+    Factor.GUESS: r"maybe\b|perhaps\b|(?:my|a|first) guess\b|guess:|i guess|也许|猜测|我猜|可能是",
+    Factor.REJECT: r"no,|not right|cannot be\b|can't be\b|doesn't (?:work|fit)|that fails|不对|不可能|行不通|否定",
+    Factor.PLAN: r"one way\b|another way\b|alternatively\b|plan:|the approach\b|一个办法|另一个办法|换一种|方案|或者",
+    Factor.GOAL: r"goal:|the goal\b|we (?:need|want|have) to (?:find|know)|asks for\b|asked for\b"
+    r"|目标|题目要求|要求的是",
+    Factor.MEND: r"wait\b|i made an? (?:mistake|error)|correction:|let me (?:re-?check|correct|fix)|等等|修正|算错了",
+    Factor.SPLIT: r"sub-?tasks?\b|parts:|break (?:it|this|that) down|first\b.{0,80}\bthen\b|拆解|子任务|先.{0,80}再",
 }
 _ANY = re.compile("|".join(f"(?P<{kind}>{markers})" for kind, markers in _MARKERS.items()), re.IGNORECASE)
 
 
-def kind_of(text: str) -> Kind | None:
+def kind_of(text: str) -> Factor | None:
     """The kind of a thought factor; None for one that just works on, or answers."""
     return _kind(text.strip()[:_LOOK_AT])
 
 
 @lru_cache(maxsize=4096)
-def _kind(beginning: str) -> Kind | None:
+def _kind(beginning: str) -> Factor | None:
     found = _ANY.search(beginning)
-    return Kind(found.lastgroup) if found and found.lastgroup else None
+    return Factor(found.lastgroup) if found and found.lastgroup else None
 
 
-def counted(kinds: Iterable[Kind | None]) -> dict[str, float]:
+def counted(kinds: Iterable[Factor | None]) -> dict[str, float]:
     """How many factors there are, and how many of each kind: `factors`, `factors_guess`, …"""
     seen = list(kinds)
-    return {"factors": float(len(seen)), **{f"factors_{kind}": float(seen.count(kind)) for kind in Kind}}
+    return {"factors": float(len(seen)), **{f"factors_{kind}": float(seen.count(kind)) for kind in Factor}}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.rollout.search.settings import ScorerKind
-from runners.intervals import Interval, bootstrap, bootstrap_gain
+from runners.statistics.intervals import Interval, bootstrap, bootstrap_gain
 
 
 @dataclass(frozen=True)

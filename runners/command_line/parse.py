@@ -11,7 +11,6 @@ import dataclasses
 import difflib
 import io
 import json
-import os
 import re
 import sys
 import tomllib
@@ -23,42 +22,12 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import tyro
 import yaml
 
-from runners import lazy
+from runners.command_line import deferred
+from runners.command_line.errors import UserError
 from runners.command_line.help import short_help
+from runners.command_line.plain import plain
 
 T = TypeVar("T")
-
-
-class UserError(Exception):
-    """An error that the user can fix; shown as one line, without a traceback."""
-
-
-def run_program(main: Callable[[], None]) -> None:
-    """Runs ``main``; an error that the user can fix ends it with one line on stderr and exit status 2.
-
-    Where nobody reads its output any more, as behind ``| head``, it ends without a word and with a shell's status.
-    """
-    from agent_envs.core import BackendUnavailable, SettingsError
-    from agents.text.errors import ChatError, EngineError, ModelError
-
-    try:
-        main()
-    except (UserError, SettingsError, BackendUnavailable, ModelError, ChatError, EngineError) as error:
-        sys.exit(_fail(str(error)))
-    except KeyboardInterrupt:
-        sys.exit(_fail("interrupted", 130))
-    except BrokenPipeError:
-        try:
-            print(flush=True)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is flushed at the end is not to fail again
-            sys.exit(141)
-        raise
-
-
-def _fail(message: str, status: int = 2) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return status
 
 
 def parse(
@@ -103,7 +72,7 @@ def parse(
     run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
     both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)
     if wants_all:
-        with lazy.hidden():
+        with deferred.hidden():
             text = f"{about} --config FILE reads settings from YAML, TOML or JSON."
             tyro.cli(both, args=["--help"], prog=_program(), description=text)
     if wants_help:
@@ -134,7 +103,7 @@ def _one_line(call: Callable[[], Any]) -> Any:
     """Calls tyro and turns its boxed complaint into a UserError of one line."""
     printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(printed), lazy.hidden():
+        with contextlib.redirect_stderr(printed), deferred.hidden():
             return call()
     except SystemExit as stop:
         if not stop.code:
@@ -219,39 +188,3 @@ def _coerce(value: Any, hint: Any) -> Any:
     if type(None) in args:
         return None if value is None else _coerce(value, next(a for a in args if a is not type(None)))
     return tuple(value) if isinstance(value, list) else value
-
-
-def plain(settings: Any) -> Any:
-    """Settings as plain values for a file."""
-    if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
-        return {f.name: plain(getattr(settings, f.name)) for f in dataclasses.fields(settings)}
-    if isinstance(settings, Mapping):
-        return {str(k): plain(v) for k, v in settings.items()}
-    if isinstance(settings, Enum):
-        return settings.value
-    if isinstance(settings, Path):
-        return str(settings)
-    if isinstance(settings, (list, tuple)):
-        return [plain(v) for v in settings]
-    return settings
-
-
-def dump(top: Any, parts: Mapping[str, Any]) -> str:
-    """The resolved settings as YAML that ``--config`` reads back."""
-    return yaml.safe_dump({**plain(top), **plain(parts)}, sort_keys=False, allow_unicode=True)
-
-
-def dump_json(value: Any, indent: int | None = 1) -> str:
-    """JSON with a stable layout; infinities and NaN become null."""
-    return json.dumps(finite(plain(value)), ensure_ascii=False, indent=indent) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """Plain values with infinities and NaN as None."""
-    if isinstance(value, float) and not (abs(value) < float("inf")):
-        return None
-    if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(v) for v in value]
-    return value

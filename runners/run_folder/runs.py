@@ -9,16 +9,16 @@ from pathlib import Path
 from rich.console import Console
 
 from agent_envs import registry
-from runners.config import UserError
-from runners.models import Base, BaseSpec, source_of
-from runners.settings import RunSettings, Train, read_settings
-from runners.training import checkpoint
+from runners.command_line.errors import UserError
+from runners.loading.base_model import Base, BaseSpec, source_of
+from runners.run_folder import checkpoint
+from runners.settings.run_settings import RunSettings, Train, read_settings
 
 CONFIG, BASE = "config.yaml", "base.json"
 
 
 @dataclass(frozen=True)
-class Run:
+class SavedRun:
     """A run folder that was read."""
 
     folder: Path
@@ -53,11 +53,11 @@ def is_run(path: str | Path) -> bool:
     return all((Path(path) / name).exists() for name in (CONFIG, BASE, "checkpoints"))
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> SavedRun:
     """The settings of a run. Raises UserError when the folder is none."""
     if not is_run(folder):
         raise UserError(f"{folder} is no run folder: {CONFIG}, {BASE} and checkpoints/ belong to one")
-    return Run(folder, read_settings(["--config", str(folder / CONFIG)]))
+    return SavedRun(folder, read_settings(["--config", str(folder / CONFIG)]))
 
 
 def run_folder(path: Path) -> Path | None:
@@ -66,7 +66,7 @@ def run_folder(path: Path) -> Path | None:
     return next((place for place in (path, folder) if is_run(place)), None)
 
 
-def locate(path: Path, console: Console) -> tuple[Run, Path]:
+def locate(path: Path, console: Console) -> tuple[SavedRun, Path]:
     """A run and one of its checkpoints: the one that is named, or the newest sound one. Raises UserError."""
     run = read_run(run_folder(path) or path)
     if run.folder == path:

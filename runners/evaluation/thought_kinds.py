@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.tree.episode import Episode
-from runners.intervals import Interval, percentile, task_draws
+from runners.statistics.intervals import Interval, percentile, task_draws
 
 KindOf = Callable[[str], str | None]
 OTHER = "other"

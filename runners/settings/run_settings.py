@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent_envs import registry
-from agent_envs.isolation.hosts import HostSettings
+from agent_envs.isolation.settings import HostSettings
 from agents.engine.base import SamplingSettings
 from agents.engine.registry import ENGINES, EngineChoice
 from agents.judge import JudgeSettings
@@ -18,10 +18,11 @@ from agents.rollout.settings import FaultSettings, ReActSettings
 from agents.text.settings import ChatSettings
 from algorithms import REGISTRY, Algorithm, algorithm_class
 from algorithms.formulas.mismatch import Correction
-from runners import attribution_block
 from runners.cloning.settings import TINY, PretrainSettings
-from runners.config import dump, parse
-from runners.workers.play_settings import PlaySettings
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump
+from runners.settings import attribution_block
+from runners.settings.play_settings import PlaySettings
 
 OLD_PRETRAIN = {"foretell": "predict"}
 """Names of settings of the tiny model in run folders of version 0.1."""

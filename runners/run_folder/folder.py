@@ -6,7 +6,7 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-from runners.config import UserError
+from runners.command_line.errors import UserError
 
 LOCK = ".lock"
 

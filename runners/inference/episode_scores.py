@@ -16,11 +16,11 @@ from agents.model.state_values import Critic
 from agents.rollout.search.scorers import logprob_of
 from agents.rollout.search.settings import LogprobForm, ScorerKind
 from agents.tree.episode import Episode, Fault
-from runners.evaluation.measure import Result
+from runners.evaluation.measure import PlayedTasks
 
 
 @dataclass(frozen=True)
-class Line:
+class Scores:
     """An episode of n turns."""
 
     task: int
@@ -48,10 +48,10 @@ class Weights:
     weight: float = 1.0
 
 
-def lines_of(result: Result, critic: Critic | None, grammar: Grammar | None) -> list[list[Line]]:
+def lines_of(result: PlayedTasks, critic: Critic | None, grammar: Grammar | None) -> list[list[Scores]]:
     """The lines of each task; episodes that broke, or have no turn, are left out."""
     values = {} if critic is None else dict(zip(map(id, result.episodes), critic.values(result.episodes), strict=True))
-    found: list[list[Line]] = []
+    found: list[list[Scores]] = []
     for start in range(0, len(result.outcomes), result.samples):
         mine = result.outcomes[start : start + result.samples]
         found.append([_line(len(found), e, values.get(id(e)), grammar) for e in mine if _played(e)])
@@ -62,10 +62,10 @@ def _played(outcome: Episode | Fault) -> bool:
     return isinstance(outcome, Episode) and bool(outcome.turns)
 
 
-def _line(task: int, episode: Episode | Fault, values: tuple[float, ...] | None, grammar: Grammar | None) -> Line:
+def _line(task: int, episode: Episode | Fault, values: tuple[float, ...] | None, grammar: Grammar | None) -> Scores:
     assert isinstance(episode, Episode)
     known = [state.oracle for state in (episode.root, *(state for _, state in episode.turns))]
-    return Line(
+    return Scores(
         task,
         float(bool(episode.success)),
         tuple(len(action.tokens) for action, _ in episode.turns),
@@ -88,7 +88,7 @@ def answer_of(text: str, grammar: Grammar | None) -> object:
     return text.strip()
 
 
-def scores(lines: Sequence[Line], kind: ScorerKind, weights: Weights) -> list[float]:
+def scores(lines: Sequence[Scores], kind: ScorerKind, weights: Weights) -> list[float]:
     """What the episodes of one task are ranked by, once all are finished."""
     if kind == ScorerKind.MAJORITY:
         answers = [line.answer for line in lines]
@@ -101,7 +101,7 @@ def scores(lines: Sequence[Line], kind: ScorerKind, weights: Weights) -> list[fl
     return [_score(line, kind, weights, len(line.tokens) + 1 + place, len(line.tokens)) for line in lines]
 
 
-def running(line: Line, kind: ScorerKind, weights: Weights) -> list[float]:
+def running(line: Scores, kind: ScorerKind, weights: Weights) -> list[float]:
     """The score of each state in which an action was taken, of what came before it."""
     if kind == ScorerKind.ORACLE:
         assert line.oracle is not None
@@ -112,7 +112,7 @@ def running(line: Line, kind: ScorerKind, weights: Weights) -> list[float]:
     return [_score(line, kind, weights, k, k) for k in range(len(line.tokens))]
 
 
-def _score(line: Line, kind: ScorerKind, weights: Weights, state: int, turns: int) -> float:
+def _score(line: Scores, kind: ScorerKind, weights: Weights, state: int, turns: int) -> float:
     likely = logprob_of(line.logps[:turns], weights.form)
     if not kind.asks_critic:
         return likely

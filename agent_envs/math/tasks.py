@@ -23,7 +23,7 @@ def tasks_of(config: MathConfig, split: str) -> TaskSet:
 @lru_cache(maxsize=8)
 def _loaded(config: MathConfig) -> dict[str, tuple[Task, ...]]:
     if config.source.startswith("reasoning-gym:"):
-        from agent_envs.math.gym import load
+        from agent_envs.math.reasoning_gym_tasks import load
     else:
         from agent_envs.math.files import load
     return load(config)

@@ -1,6 +1,6 @@
 """Plays test tasks with the policy a run ended with, or with the one it began from, and writes what came of each task.
 
-    python runners/comparison/final.py --run RUN --out FILE
+    python runners/comparison/play_test_tasks.py --run RUN --out FILE
 
 ``runners/compare.py`` starts it once per run. The file tells success task by task, so that intervals over tasks and
 pairs of runs can be made of several files.
@@ -21,12 +21,14 @@ import torch
 from rich.console import Console
 
 from agent_envs import registry
+from runners.command_line.errors import run_program
+from runners.command_line.parse import parse
+from runners.command_line.plain import dump_json
 from runners.comparison.runs import Measured
-from runners.config import dump_json, parse, run_program
-from runners.evaluation.measure import Result, evaluate_tasks, pick_tasks
+from runners.evaluation.measure import PlayedTasks, evaluate_tasks, pick_tasks
 from runners.evaluation.policies import load_policies
-from runners.folder import write_whole
-from runners.runs import read_run
+from runners.run_folder.folder import write_whole
+from runners.run_folder.runs import read_run
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
 
@@ -61,7 +63,7 @@ def measure(final: Final, console: Console) -> dict[str, Any]:
     controller = Controller(workers, run.train.slots, run.settings.faults)
     controller.load(0, policies.adapters[final.policy])
 
-    def play(tasks: int, samples: int, greedy: bool) -> Result:
+    def play(tasks: int, samples: int, greedy: bool) -> PlayedTasks:
         sampling = run.train.sampling(greedy)
         chosen = pick_tasks(env, "test", tasks)
         return evaluate_tasks(controller, sampling, chosen, console, seed=run.train.seed, samples=samples)

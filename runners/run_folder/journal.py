@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from runners.config import UserError, finite
+from runners.command_line.errors import UserError
+from runners.command_line.plain import finite
 
 _CHUNK = 1 << 20
 

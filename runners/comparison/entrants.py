@@ -16,9 +16,9 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from runners.config import UserError
-from runners.runs import locate
-from runners.settings import RunSettings, Train, parts_of, read_settings
+from runners.command_line.errors import UserError
+from runners.run_folder.runs import locate
+from runners.settings.run_settings import RunSettings, Train, parts_of, read_settings
 from runners.training.judging import judge_settings
 
 Values = Mapping[str, Any]

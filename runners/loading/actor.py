@@ -5,8 +5,8 @@ from __future__ import annotations
 from agents.model.actor_critic import ActorCritic
 from agents.model.separate_critic import SeparateActorCritic
 from agents.model.settings import SeparateCriticSettings
-from runners.models import Base
-from runners.settings import RunSettings
+from runners.loading.base_model import Base
+from runners.settings.run_settings import RunSettings
 
 
 def actor_of(base: Base, settings: RunSettings) -> tuple[ActorCritic, tuple[int, ...] | None]:

@@ -1,0 +1,1 @@
+"""Run folders: held by one process, with journals and checkpoints, and read again later."""

@@ -1,0 +1,1 @@
+"""Settings of runs: what a run is, and how its episodes are played."""

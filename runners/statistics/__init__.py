@@ -1,0 +1,1 @@
+"""Estimates with intervals, and how well numbers tell good from bad."""
