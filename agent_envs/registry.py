@@ -19,11 +19,11 @@ GROUP = "turnwise.envs"
 
 ENVS: dict[str, str] = {
     "code": "agent_envs.code.env:CodeEnv",
-    "corridor": "agent_envs.corridor:CorridorEnv",
-    "identity": "agent_envs.identity:IdentityEnv",
+    "corridor": "agent_envs.corridor.env:CorridorEnv",
+    "identity": "agent_envs.identity.env:IdentityEnv",
     "math": "agent_envs.math.env:MathEnv",
     "puzzle": "agent_envs.puzzle.env:PuzzleEnv",
-    "reasoning_gym": "agent_envs.adapters.reasoning_gym:ReasoningGymEnv",
+    "reasoning_gym": "agent_envs.reasoning_gym.env:ReasoningGymEnv",
     "wiki": "agent_envs.wiki.env:WikiEnv",
     "wiki_python": "agent_envs.wiki.python:WikiPythonEnv",
 }

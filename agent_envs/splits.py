@@ -17,6 +17,8 @@ from agent_envs.scoring import is_cjk
 
 Found = TypeVar("Found")
 _PLACES = ("valid", "test", "train", "train", "train")
+MORE_TESTS = ("valid", "test", "test", "train", "train", "train", "train")
+"""Places for sources of which more is needed to test."""
 
 
 def hashed_split(text: str, places: Sequence[str] = _PLACES) -> str:

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
 from agents.model.actor_critic import ActorCritic

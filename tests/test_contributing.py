@@ -15,7 +15,7 @@ from torch import Tensor
 
 from agent_envs import registry
 from agent_envs.contract.check import check_text_env
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.text.settings import CRITIC_TEXT
 from agents.tiny.model import TinySettings, build_model
 from agents.tiny.tokenizer import build_tokenizer

@@ -27,7 +27,7 @@ def test_importing_agent_envs_is_quick_and_pulls_in_no_model() -> None:
     done = subprocess.run([sys.executable, "-c", TIMED], cwd=HERE, capture_output=True, text=True, check=True)
     took, modules = json.loads(done.stdout)
     assert took < 1.0
-    assert "agent_envs.identity" in modules
+    assert "agent_envs.identity.env" in modules
     assert [name for name in HEAVY if name in modules] == []
 
 

@@ -16,12 +16,12 @@ import numpy as np
 from agent_envs.actions import Action, Grammar, Thoughts
 from agent_envs.boxed import boxed
 from agent_envs.core import Outcome, Task, TaskSet, TextEnv
-from agent_envs.math.answers import Verdict, check_installed, scored, verdict
 from agent_envs.math.config import GENERATED, MathConfig
 from agent_envs.math.expert import Situation, next_thought
 from agent_envs.math.oracle import chance
 from agent_envs.math.problem import LETTERS, Problem
 from agent_envs.math.progress import progress
+from agent_envs.math.reward import Verdict, check_installed, scored, verdict
 from agent_envs.math.tasks import tasks_of
 from agent_envs.math.text_expert import tell
 from agent_envs.math.thought_kinds import counted, kind_of

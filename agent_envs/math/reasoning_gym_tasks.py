@@ -1,7 +1,7 @@
 """Tasks of reasoning-gym's arithmetic and algebra families (extra `reasoning-gym`), scored by their own scorers.
 
 Invariant: a question belongs to the split that its own hash names, and to one task of it. Generating touches no model
-text; scoring does, and happens in `agent_envs.adapters.reasoning_gym_judge`, a process that can be killed.
+text; scoring does, and happens in `agent_envs.reasoning_gym.scorer`, a process that can be killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOOK_AT = 8
 def load(config: MathConfig) -> dict[str, tuple[Task, ...]]:
     """Raises SettingsError for a family that is unknown or of another kind, and where the package is missing."""
     try:
-        from agent_envs.adapters.reasoning_gym_data import DATASETS, digest, entry
+        from agent_envs.reasoning_gym.entries import DATASETS, digest, entry
     except SettingsError as error:
         raise SettingsError(f"--math.source {config.source}: {error}") from error
     family = config.source.partition(":")[2]

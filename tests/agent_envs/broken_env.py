@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_envs import BackendUnavailable, SettingsError
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 
 FIVE: dict[str, Any] = {
     "four": ("text", 0.0, False, False),

@@ -15,7 +15,7 @@ from agent_envs.actions import Action
 from agent_envs.code.config import CodeConfig
 from agent_envs.contract.check import ContractError, check_text_env
 from agent_envs.core import Outcome, Task, TaskSet
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agent_envs.wiki.config import OutcomeScore, WikiConfig
 from agent_envs.wiki.python import WikiPythonConfig
 

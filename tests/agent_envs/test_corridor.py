@@ -7,7 +7,10 @@ import pytest
 
 from agent_envs import SettingsError
 from agent_envs.contract.check import check_text_env
-from agent_envs.corridor import CorridorConfig, CorridorEnv, chances, mistaken_handle, right_handle
+from agent_envs.corridor.config import CorridorConfig
+from agent_envs.corridor.env import CorridorEnv
+from agent_envs.corridor.reward import chances
+from agent_envs.corridor.tasks import mistaken_handle, right_handle
 
 SHORT = CorridorConfig(doors=3, pulls=5, max_turns=7, signs=12)
 

@@ -77,7 +77,7 @@ def test_outside_packages_add_environments(tmp_path: Path, monkeypatch: pytest.M
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echoes\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[turnwise.envs]\necho = echoes:Echo\nwiki = echoes:Echo\n")
     (tmp_path / "echoes.py").write_text(
-        "from agent_envs.identity import IdentityEnv\nclass Echo(IdentityEnv): name = 'echo'\n"
+        "from agent_envs.identity.env import IdentityEnv\nclass Echo(IdentityEnv): name = 'echo'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert agent_envs.make("echo").name == "echo" and "echo" in agent_envs.names()

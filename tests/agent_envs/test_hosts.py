@@ -15,7 +15,7 @@ from broken_env import BrokenEnv, EchoEnv
 from host_cases import ONE
 
 from agent_envs import SettingsError, TextEnv
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agent_envs.isolation.hosts import EnvHosts, RemoteEnv
 from agent_envs.isolation.settings import HostSettings
 from agent_envs.wiki.config import WikiConfig

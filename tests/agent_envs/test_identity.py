@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from agent_envs import SettingsError
-from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.identity.config import IdentityConfig
+from agent_envs.identity.env import IdentityEnv
 
 
 def test_an_episode() -> None:

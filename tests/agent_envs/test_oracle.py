@@ -15,7 +15,8 @@ from agent_envs import SettingsError, registry
 from agent_envs.contract.check import ContractError
 from agent_envs.contract.oracle import check_oracle
 from agent_envs.core import TextEnv
-from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.identity.config import IdentityConfig
+from agent_envs.identity.env import IdentityEnv
 from agent_envs.oracle import chance
 from agent_envs.wiki.baselines import RandomAgent
 from agent_envs.wiki.config import Corpus, WikiConfig

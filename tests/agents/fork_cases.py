@@ -10,7 +10,7 @@ from typing import Any
 from rollout_cases import CHAT, WORDS
 
 from agent_envs.core import PlayableEnv
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
 from agents.rollout.forking.settings import ForkPlan, ForkPoint, Sampling

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from agent_envs.core import Task
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.engine.base import Request
 from agents.engine.fake import FakeEngine
 from agents.text.chat import Chat

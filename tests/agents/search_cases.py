@@ -9,7 +9,7 @@ from fork_cases import engine
 from rollout_cases import CHAT
 
 from agent_envs.core import PlayableEnv
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.rollout.play import Played, rollout
 from agents.rollout.search.scorers import Scorer, scorer_of
 from agents.rollout.search.settings import ScorerKind, Scoring, SearchPlan, ToTSettings

@@ -9,7 +9,7 @@ import pytest
 from fork_cases import GROUP, bits, plan, play
 from rollout_cases import jobs
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agent_envs.isolation.faults import FaultKind, HostLost, Stage
 from agents.rollout.forking.settings import Measure, TopUp
 from agents.tree.episode import Episode, Fault

@@ -12,7 +12,7 @@ import pytest
 from fork_cases import GROUP, bits, engine, plan, play, rule
 from rollout_cases import CHAT, jobs, path
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.rollout.forking.settings import FirstEntropy, ForkPlan, ForkPoint, Measure, Sampling, TopUp
 from agents.rollout.play import rollout
 from agents.rollout.settings import FaultSettings, ReActSettings

@@ -9,7 +9,8 @@ import torch
 from fork_cases import GROUP, plan
 from rollout_cases import CHAT, jobs, path
 
-from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.identity.config import IdentityConfig
+from agent_envs.identity.env import IdentityEnv
 from agents.engine.hf import HFEngine
 from agents.model.actor_critic import ActorCritic
 from agents.rollout.forking.settings import Measure

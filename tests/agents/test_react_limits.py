@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rollout_cases import CHAT, engine, jobs, path
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.engine.base import Request
 from agents.rollout.play import rollout
 from agents.rollout.react import CALL_LIMIT

@@ -11,7 +11,8 @@ import pytest
 from rollout_cases import CHAT, engine, jobs, path, tasks
 
 from agent_envs.core import SettingsError, Task
-from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.identity.config import IdentityConfig
+from agent_envs.identity.env import IdentityEnv
 from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
 from agents.rollout.settings import ReActSettings

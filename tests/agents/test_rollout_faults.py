@@ -11,7 +11,7 @@ import pytest
 from rollout_cases import CHAT, engine, jobs, path
 
 from agent_envs.core import BackendUnavailable
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost, Stage
 from agents.rollout.play import Stalled, rollout
 from agents.rollout.settings import FaultSettings

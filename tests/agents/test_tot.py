@@ -11,7 +11,7 @@ from fork_cases import engine
 from rollout_cases import CHAT, jobs, path
 from search_cases import ORACLE, search, searches, tree_bits
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.engine.base import Completion, Request, StopReason
 from agents.rollout.play import rollout
 from agents.rollout.search.settings import Rank, ScorerKind, Strategy, ToTSettings

@@ -9,7 +9,8 @@ import torch
 from rollout_cases import CHAT, jobs
 from tree_cases import truth, wake
 
-from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.identity.config import IdentityConfig
+from agent_envs.identity.env import IdentityEnv
 from agents.engine.hf import HFEngine
 from agents.model.actor_critic import ActorCritic
 from agents.model.state_values import Critic

@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "agent_envs" / "math")
 
 from math_hostile import CARRIED_OUT, hostile_answers
 
-from agent_envs.math.answers import verdict
+from agent_envs.math.reward import verdict
 
 
 @pytest.mark.parametrize("gold", ["85", "x^2+1"])

@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.identity.config import IdentityConfig
+from agent_envs.identity.env import IdentityEnv
 
 KINDS = ("raise", "hang", "exit", "memory", "flood")
 # Most faults are exceptions, as in life; those that cost a process, or the wait for a deadline, are rarer.

@@ -13,7 +13,7 @@ from rich.console import Console
 from run_cases import training
 
 from agent_envs.core import TextEnv
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from runners.command_line.errors import UserError
 from runners.command_line.plain import plain
 from runners.comparison.comparison_settings import ComparisonPlan, read_plan

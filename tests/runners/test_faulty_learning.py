@@ -13,7 +13,7 @@ import torch
 from faulty_cases import FAULTY, faulty_model
 from run_cases import gradient, rows, same, training
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.engine import SamplingSettings
 from agents.rollout.play import Played
 from agents.tree.episode import Episode, Fault, Job

@@ -15,7 +15,7 @@ from run_cases import SMALL, rows, training
 from test_resume import everything, finish, in_rollout, in_update, stopped
 
 from agent_envs import registry
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 from runners.command_line.errors import UserError

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from inference_cases import line
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.rollout.search.settings import LogprobForm, ScorerKind
 from runners.command_line.errors import UserError
 from runners.command_line.parse import parse

@@ -10,7 +10,7 @@ import pytest
 from run_cases import SMALL, training
 
 from agent_envs import registry
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from runners.command_line.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("own_cache")

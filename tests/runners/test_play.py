@@ -20,7 +20,7 @@ import pytest
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
 from agents.text.chat import Chat
@@ -34,7 +34,8 @@ ESCAPE = "\x1b]0;owned\x07\x1b[31mred\x1b[2J \u202egnol\u202c [bold]markup[/bold
 HOSTILE = f'''
 """An environment whose every text holds terminal escapes."""
 from dataclasses import dataclass
-from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.identity.config import IdentityConfig
+from agent_envs.identity.env import IdentityEnv
 
 TEXT = {ESCAPE!r}
 

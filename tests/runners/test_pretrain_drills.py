@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from agent_envs.core import Drill, Exercise, SettingsError, Task
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree.packing import pack

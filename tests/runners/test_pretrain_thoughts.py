@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
 from agents.engine.base import Request

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from runners.command_line.errors import UserError
 from runners.run_folder.journal import Journal
 from runners.training.interrupts import Interrupts, Stopped

@@ -17,7 +17,7 @@ from rich.console import Console
 from run_cases import settings
 from safetensors.torch import save
 
-from agent_envs.identity import IdentityEnv
+from agent_envs.identity.env import IdentityEnv
 from agents.engine import SamplingSettings
 from agents.model.actor_critic import ActorCritic
 from agents.rollout.play import Played

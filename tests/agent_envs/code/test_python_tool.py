@@ -13,7 +13,8 @@ from agent_envs.code.python_tool import PythonSettings, PythonTool, with_python
 from agent_envs.code.sandbox import SandboxFault
 from agent_envs.contract.check import check_text_env
 from agent_envs.core import SettingsError
-from agent_envs.identity import IdentityConfig, IdentityEnv
+from agent_envs.identity.config import IdentityConfig
+from agent_envs.identity.env import IdentityEnv
 from agent_envs.wiki.config import OutcomeScore, WikiConfig
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.python import WikiPythonConfig, WikiPythonEnv

@@ -11,9 +11,9 @@ import pytest
 from math_hostile import CARRIED_OUT, hostile_answers
 
 from agent_envs.core import SettingsError
-from agent_envs.math import answers
-from agent_envs.math.answers import number, tidy, too_hard, verdict
+from agent_envs.math import reward as answers
 from agent_envs.math.config import Verifier
+from agent_envs.math.reward import number, tidy, too_hard, verdict
 
 needs_verifier = pytest.mark.skipif(find_spec("math_verify") is None, reason="the extra math is not installed")
 

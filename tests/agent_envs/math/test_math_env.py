@@ -131,7 +131,7 @@ def test_a_thousand_random_states_fork_exactly() -> None:
 
 
 def test_a_missing_verifier_is_told_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_envs.math.answers.find_spec", lambda name: None)
+    monkeypatch.setattr("agent_envs.math.reward.find_spec", lambda name: None)
     for call in (MathEnv.prepare, lambda env: env.tasks("test"), lambda env: env.reset(seed=0)):
         with pytest.raises(SettingsError, match="math-verify"):
             call(MathEnv())

@@ -159,7 +159,7 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, line: str, words: st
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for package in ("datasets", "pyarrow", "reasoning_gym"):
         monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "agent_envs.adapters.reasoning_gym_data", raising=False)
+    monkeypatch.delitem(sys.modules, "agent_envs.reasoning_gym.entries", raising=False)
     (tmp_path / "x.parquet").touch()
     for source, extra in (
         ("datasets:a", "datasets"),

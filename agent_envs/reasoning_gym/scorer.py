@@ -6,7 +6,7 @@ answer. Some of these scorers evaluate it. Never imported by what trains.
 
 from __future__ import annotations
 
-from agent_envs.adapters.reasoning_gym_data import BLOCK, digest, entry, opened
+from agent_envs.reasoning_gym.entries import BLOCK, digest, entry, opened
 
 
 def score(dataset: str, seed: int, number: int, question: str, answer: str) -> float:

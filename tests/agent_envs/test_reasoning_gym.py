@@ -11,17 +11,18 @@ import pytest
 
 pytest.importorskip("reasoning_gym")
 
+import agent_envs.reasoning_gym
 from agent_envs import SettingsError
-from agent_envs.adapters import reasoning_gym_data as data
-from agent_envs.adapters.reasoning_gym import (
+from agent_envs.contract.check import check_text_env
+from agent_envs.isolation.grader import Limits, Outside
+from agent_envs.reasoning_gym import entries as data
+from agent_envs.reasoning_gym.env import (
     ReasoningGymConfig,
     ReasoningGymEnv,
     read,
     spoiled,
     write,
 )
-from agent_envs.contract.check import check_text_env
-from agent_envs.isolation.grader import Limits, Outside
 
 FEW = {"train_tasks": 12, "held_out_tasks": 6}
 
@@ -62,7 +63,7 @@ def test_only_full_marks_are_a_success() -> None:
 
 def test_the_scorer_itself_pays_small_change_for_a_wrong_answer() -> None:
     task = began().task.data
-    scorer = Outside("agent_envs.adapters.reasoning_gym_judge:score", Limits(cpu_seconds=5))
+    scorer = Outside("agent_envs.reasoning_gym.scorer:score", Limits(cpu_seconds=5))
     try:
         small = scorer.call("countdown", 0, task.number, task.question, "7").value
         assert isinstance(small, float) and 0 < small < 1, "which is why a score above 0 is no success"
@@ -139,10 +140,8 @@ def test_bad_settings(settings: dict[str, object], reason: str) -> None:
 
 
 def test_without_the_package_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "agent_envs.adapters.reasoning_gym_data")
+    monkeypatch.delitem(sys.modules, "agent_envs.reasoning_gym.entries", raising=False)
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    import agent_envs.adapters
-
-    monkeypatch.delattr(agent_envs.adapters, "reasoning_gym_data", raising=False)
+    monkeypatch.delattr(agent_envs.reasoning_gym, "entries", raising=False)
     with pytest.raises(SettingsError, match=r"pip install 'turnwise\[reasoning-gym\]'"):
         ReasoningGymEnv(ReasoningGymConfig("leg_counting", seed=77)).prepare()

@@ -82,7 +82,7 @@ def scored(scorer: tuple[str, int, int, str], gold: str, answer: str, seconds: i
         return Verdict(True)
     if reason := too_hard(mine):
         return Verdict(False, reason)
-    reply = _judge("agent_envs.adapters.reasoning_gym_judge:score", seconds).call(*scorer, answer.strip())
+    reply = _judge("agent_envs.reasoning_gym.scorer:score", seconds).call(*scorer, answer.strip())
     return Verdict(type(reply.value) is float and reply.value >= 1, reply.reason)
 
 

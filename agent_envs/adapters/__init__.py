@@ -1,1 +1,0 @@
-"""Environments that others wrote, played under this package's contract."""

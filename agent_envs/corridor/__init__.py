@@ -1,0 +1,1 @@
+"""A corridor of doors: many small decisions, one reward at the end."""

@@ -1,0 +1,52 @@
+"""Settings of the corridor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from agent_envs.core import SettingsError
+
+WORDS: tuple[str, ...] = tuple("".join(parts) for parts in product("bdfgklmnprst", "aeiou", ("lm", "nd", "rk", "st")))
+"""What signs say: 240 short words that mean nothing."""
+
+
+@dataclass(frozen=True)
+class CorridorConfig:
+    """Settings of the corridor."""
+
+    doors: int = 12
+    """Doors from the beginning to the end."""
+    pulls: int = 26
+    """Pulls within which the end must be reached."""
+    max_turns: int = 40
+    """Turns after which an episode is cut; only turns that are no pull make it longer than `pulls`."""
+    signs: int = 96
+    """Different signs. The more there are, the more seldom each one is met, and the more there is to find out."""
+    handles: tuple[str, ...] = ("red", "blue", "green", "white")
+    """What can be pulled at a door."""
+    blank: float = 0.3
+    """Share of the doors without a sign."""
+    world: int = 0
+    """Which handle each sign belongs to is drawn from this number."""
+    skill: float = 0.6
+    """Chance that the agent of whom the oracle speaks pulls the right handle at a signed door."""
+    train_tasks: int = 20000
+    """Corridors to learn from; validation and test have 1000 others each."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.handles)) < max(2, len(self.handles)) or not all(h.isalpha() for h in self.handles):
+            raise SettingsError(f"corridor: handles must be two or more distinct plain words, not {self.handles}")
+        if not 1 <= self.doors <= self.pulls <= self.max_turns:
+            raise SettingsError(
+                "corridor: doors, pulls and max_turns must be at least 1 and none less than the one before, "
+                f"not {self.doors}, {self.pulls} and {self.max_turns}"
+            )
+        if not len(self.handles) <= self.signs <= len(WORDS):
+            raise SettingsError(f"corridor: signs must lie between the number of handles and {len(WORDS)}")
+        if self.signs**self.doors < 1000:
+            raise SettingsError("corridor: signs ** doors must be at least 1000: raise signs or doors")
+        if not 0 <= self.blank < 1 or not 0 < self.skill < 1:
+            raise SettingsError("corridor: blank must lie in 0..1 and skill between 0 and 1, both below 1")
+        if self.train_tasks < 1:
+            raise SettingsError(f"corridor: train_tasks must be at least 1, not {self.train_tasks}")

@@ -1,0 +1,31 @@
+"""Settings of the identity environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent_envs.core import SettingsError
+
+
+@dataclass(frozen=True)
+class IdentityConfig:
+    """Settings of the identity environment."""
+
+    words: tuple[str, ...] = ("red", "blue", "green", "white", "black", "gold")
+    """The vocabulary."""
+    length: int = 3
+    """Words shown in an episode, one a turn."""
+    skill: float = 0.5
+    """Chance that the agent of whom the oracle speaks says a word rightly."""
+    max_turns: int = 5
+    """Turns after which an unfinished episode is truncated (only invalid actions make it longer than `length`)."""
+
+    def __post_init__(self) -> None:
+        if len(set(self.words)) < max(2, len(self.words)) or not all(word.isalnum() for word in self.words):
+            raise SettingsError(f"identity: words must be two or more distinct plain words, not {self.words}")
+        if self.length < 1 or not 10 <= len(self.words) ** self.length <= 100_000:
+            raise SettingsError("identity: len(words) ** length must be from 10 to 100000: change words or length")
+        if not 0 < self.skill < 1:
+            raise SettingsError(f"identity: skill must lie between 0 and 1, not {self.skill}")
+        if self.max_turns < self.length:
+            raise SettingsError(f"identity: max_turns must be at least length ({self.length}), not {self.max_turns}")

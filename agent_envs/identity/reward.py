@@ -1,0 +1,13 @@
+"""What a turn of the identity environment is worth, and what a state is worth to an agent of known skill."""
+
+from __future__ import annotations
+
+
+def reward(right: bool, words: int) -> float:
+    """The share of a word in the whole, for one that was said rightly."""
+    return right / words
+
+
+def chance(left: int, turns: int, skill: float, *, flawless: bool) -> float:
+    """Chance that an agent says all ``left`` words rightly within ``turns``; none after a mistake."""
+    return skill**left if flawless and left <= turns else 0.0

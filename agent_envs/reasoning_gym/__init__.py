@@ -1,0 +1,1 @@
+"""Tasks of reasoning-gym (extra `reasoning-gym`) as puzzles with one answer."""

@@ -1,0 +1,17 @@
+"""Whether an answer gets full marks: the data set's own scorer says so, in a process that may be killed."""
+
+from __future__ import annotations
+
+from agent_envs.isolation.grader import Limits, shared
+from agent_envs.reasoning_gym.config import ReasoningGymConfig
+from agent_envs.reasoning_gym.tasks import Entry
+
+
+def right(config: ReasoningGymConfig, entry: Entry, answer: str) -> bool | None:
+    """Whether ``answer`` gets full marks; None when it cannot be scored."""
+    if answer == entry.answer:
+        return True
+    limits = Limits(cpu_seconds=config.score_seconds, seconds=max(60.0, 10.0 * config.score_seconds))
+    scorer = shared("agent_envs.reasoning_gym.scorer:score", limits)
+    reply = scorer.call(config.dataset, config.seed, entry.number, entry.question, answer)
+    return reply.value >= 1 if type(reply.value) is float else None
