@@ -171,8 +171,9 @@ class PlayableEnv(Protocol):
 class TextEnv(gymnasium.Env[str, str], ABC):
     """Base of all environments: turn counting, truncation, parsing and the text that answers an invalid action.
 
-    A concrete environment sets `name`, `Config`, `grammar` and `metadata`, and writes `tasks`, `_begin`, `_act`,
-    `_metrics`, `expert` and `instructions`. Its `_state` must hold everything that an episode changes.
+    A concrete environment sets `name`, `Config`, `grammar` and `metadata`, and writes `tasks`, `_begin`, `_act`
+    and `instructions`, and where it has them `_metrics`, `expert` and `oracle`. Its `_state` must hold everything that
+    an episode changes.
     """
 
     name: ClassVar[str]
@@ -220,13 +221,19 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def instructions(self, language: str) -> str:
         """Role and goal, without the action format."""
 
-    @abstractmethod
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
-        """The next full turn of a scripted expert that is right from every state.
+        """The next full turn of a scripted expert that is right from every state. Only behaviour cloning needs one.
 
         `flaw` is the probability, at each decision where it can be made, of the environment's systematic mistake;
-        `rng` decides and is needed only when `flaw` > 0. The environment itself does not change.
+        `rng` decides and is needed only when `flaw` > 0. The environment itself does not change. Raises SettingsError
+        in an environment that has no expert.
         """
+        raise SettingsError(f"{self.name} has no scripted expert")
+
+    @property
+    def has_expert(self) -> bool:
+        """Whether `expert` is written."""
+        return type(self).expert is not TextEnv.expert
 
     def oracle(self) -> float | None:
         """The chance of success from the current state, for an agent of the skill that the settings name.

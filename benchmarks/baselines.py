@@ -64,7 +64,7 @@ def random_change(env: CodeEnv, rng: np.random.Generator) -> str:
 
 def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
     """Agents without a model, by name."""
-    agents: dict[str, Callable[[], Agent]] = {"scripted expert": lambda: Scripted(env.expert)}
+    agents: dict[str, Callable[[], Agent]] = {"scripted expert": lambda: Scripted(env.expert)} if env.has_expert else {}
     rng = np.random.default_rng(0)
     if isinstance(env, WikiEnv):
         return agents | {"random agent": lambda: RandomAgent(rng), "first-link agent": FirstLinkAgent}

@@ -128,7 +128,8 @@ class Game:
         if line == ":help":
             self.write(f"{HELP}\n")
         elif line == ":hint":
-            self.write(f"hint: {shown(self.now.env.expert())}\n")
+            env = self.now.env
+            self.write(f"hint: {shown(env.expert())}\n" if env.has_expert else "this environment has no expert\n")
         elif line == ":task":
             self.show("system", self.now.env.system_prompt())
             self.show("task", self.now.env.task.prompt)

@@ -39,6 +39,11 @@ def idle(env: TextEnv) -> str:
     return f"no action at all{BLANK if env.openings else ''}"
 
 
+def next_turn(env: TextEnv) -> str:
+    """The expert's turn; of an environment without one, a turn that leads nowhere."""
+    return env.expert() if env.has_expert else idle(env)
+
+
 def step(env: TextEnv, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
     """One step whose five values have the right types."""
     result = env.step(text)

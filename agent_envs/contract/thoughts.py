@@ -20,7 +20,7 @@ def check_thoughts(make: Make, tasks: int, seed: int) -> None:
     need(info.get("thoughts") == wanted, env, f"reset must tell {wanted} under 'thoughts'")
     for task in sample(env, tasks):
         env.reset(seed=seed, options={"task": task})
-        over = False
+        over = not env.has_expert
         while not over:
             last = env.turn + 1 == env.max_turns
             turn = env.expert()

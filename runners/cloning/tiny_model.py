@@ -39,7 +39,12 @@ SAMPLE = 1500
 
 
 def ensure_tiny(env: TextEnv, settings: PretrainSettings, console: Console) -> Path:
-    """The folder of the tiny model for this environment, made first when the cache does not have it."""
+    """The folder of the tiny model for this environment, made first when the cache does not have it.
+
+    Raises SettingsError for an environment without an expert.
+    """
+    if not env.has_expert:
+        raise SettingsError(f"{env.name} has no scripted expert to clone: name a model with --model")
     made_by = (
         tiny_model,
         tiny_tokenizer,

@@ -14,8 +14,10 @@ import agent_envs
 from agent_envs.actions import Action
 from agent_envs.code.config import CodeConfig
 from agent_envs.contract.check import ContractError, check_text_env
-from agent_envs.core import Outcome, Task, TaskSet
+from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv
+from agent_envs.corridor.env import CorridorEnv
 from agent_envs.identity.env import IdentityEnv
+from agent_envs.math.env import MathEnv
 from agent_envs.wiki.config import OutcomeScore, WikiConfig
 from agent_envs.wiki.python import WikiPythonConfig
 
@@ -119,6 +121,22 @@ class WrongExpert(IdentityEnv):
         return "SAY(red)"
 
 
+class NoExpert(IdentityEnv):
+    expert = TextEnv.expert
+
+
+class CorridorWithoutExpert(CorridorEnv):
+    expert = TextEnv.expert
+
+
+class MathWithoutExpert(MathEnv):
+    expert = TextEnv.expert
+
+
+class NoExpertButCut(NoExpert, CutTask):
+    """What is wrong beside the expert is still found."""
+
+
 class CuriousExpert(IdentityEnv):
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
         turn = super().expert(flaw=flaw, rng=rng)
@@ -178,6 +196,7 @@ class ClosedOnce(IdentityEnv):
         (WorldDice, "check_env says|same seed drew different"),
         (EndlessTurns, "ends wrongly"),
         (CutTask, "ends wrongly"),
+        (NoExpertButCut, "ends wrongly"),
         (Fragile, "lone surrogate.*raised"),
         (SpentByMistakes, "changed the state"),
         (Slow, "take too long"),
@@ -194,6 +213,14 @@ class ClosedOnce(IdentityEnv):
 def test_each_check_can_fail(broken: Callable[[], IdentityEnv], complaint: str) -> None:
     with pytest.raises(ContractError, match=complaint):
         check_text_env(broken)
+
+
+@pytest.mark.parametrize("without", [NoExpert, CorridorWithoutExpert, MathWithoutExpert])
+def test_an_expert_is_optional(without: type[TextEnv]) -> None:
+    assert IdentityEnv().has_expert and not without().has_expert
+    check_text_env(without, tasks=2)
+    with pytest.raises(SettingsError, match="has no scripted expert"):
+        without().expert()
 
 
 def test_an_instance_that_cannot_be_pickled_is_named() -> None:

@@ -214,13 +214,13 @@ def test_a_colour_that_comes_again_is_dashed() -> None:
     assert len(set(marks)) == len(marks) and marks[3] == "c3" and marks[13] == "c3 again"
     page = (Path(svg.__file__).with_name("page.css")).read_text("utf-8")
     assert all(f".c{place} {{" in page for place in range(svg.COLOURS)) and ".line.again {" in page
-    text = svg.lines([svg.Line("late", 13, [0, 1], [0.1, 0.2])], "x", "y")
+    text = svg.lines([svg.PlotLine("late", 13, [0, 1], [0.1, 0.2])], "x", "y")
     assert 'class="c3 again line"' in text
 
 
 def test_a_plot_is_sound_and_keeps_names_as_text() -> None:
     name = '<script>alert("自评")</script>'
-    line = svg.Line(name, 0, [0, 1, 2, 3], [0.1, math.nan, 0.3, 0.4], [0, 0, 0, 0], [1, 1, 1, 1], dots=True)
+    line = svg.PlotLine(name, 0, [0, 1, 2, 3], [0.1, math.nan, 0.3, 0.4], [0, 0, 0, 0], [1, 1, 1, 1], dots=True)
     text = svg.lines([line], "steps <&>", "success")
     root = ElementTree.fromstring(text)
     assert len([e for e in root if e.tag == "polyline"]) == 2, "what is no number is a gap"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from agent_envs.core import Drill, Exercise, SettingsError, Task
+from agent_envs.core import Drill, Exercise, SettingsError, Task, TextEnv
 from agent_envs.identity.env import IdentityEnv
 from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
@@ -16,7 +17,7 @@ from agents.tree.packing import pack
 from runners.cloning.demonstrations import Demonstration, chain, drill_tree
 from runners.cloning.maximum_likelihood import _texts
 from runners.cloning.settings import PretrainSettings
-from runners.cloning.tiny_model import _drills, _fingerprint, _make
+from runners.cloning.tiny_model import _drills, _fingerprint, _make, ensure_tiny
 
 
 class Drilled(IdentityEnv):
@@ -98,3 +99,9 @@ def test_the_beginning_of_a_turn_belongs_to_the_state_before_it() -> None:
     assert after.tokens == (*chat.observation("", closed=True), *chat.encode("z "))
     (second,) = after.children
     assert second.tokens == (*chat.encode("w"), chat.end_id) and second.children[0].tokens == ()
+
+
+def test_only_what_has_an_expert_can_be_cloned() -> None:
+    env = type("Unshown", (IdentityEnv,), {"expert": TextEnv.expert})()
+    with pytest.raises(SettingsError, match="identity has no scripted expert to clone: name a model with --model"):
+        ensure_tiny(env, PretrainSettings(), Console(file=io.StringIO()))
