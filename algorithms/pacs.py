@@ -175,12 +175,12 @@ class PACS(KLPenalty, Algorithm[LabelCredit]):
     def score(self, batch: Batch, logp_T: Tensor, credit: LabelCredit) -> Tensor:
         """score_L: what the policy thinks of each episode; with a gradient to every token it said in it."""
         if self.reward_method == RewardMethod.MEAN_LOGP:
-            said_T = logp_T
+            score_T = logp_T
         elif self.anchor == Anchor.OLD:
-            said_T = logp_T - batch.old_logp_T
+            score_T = logp_T - batch.old_logp_T
         else:
-            said_T = logp_T - reference_logp(batch)
-        score_L = self.beta * batch.per_episode(batch.per_action(said_T.double()))
+            score_T = logp_T - reference_logp(batch)
+        score_L = self.beta * batch.per_episode(batch.per_action(score_T.double()))
         if self.reward_method != RewardMethod.LOG_RATIO:
             score_L = score_L / credit.length_L.clamp_min(1)
         return torch.where(credit.count_L > 0, score_L, 0)

@@ -49,12 +49,12 @@ def correction_weight(
 
     With a ratio per episode, a token that several episodes share has the mean of their weights.
     """
-    said_T = batch.action_T >= 0
+    mask_T = batch.action_T >= 0
     if how == Correction.NONE:
-        return said_T.double()
-    delta_T = torch.where(said_T, trainer_logp_T.detach() - engine_logp_T, 0).double()
+        return mask_T.double()
+    delta_T = torch.where(mask_T, trainer_logp_T.detach() - engine_logp_T, 0).double()
     if how in (Correction.TOKEN_TRUNCATE, Correction.TOKEN_MASK):
-        return importance_weight(delta_T, how == Correction.TOKEN_MASK, low, high) * said_T
+        return importance_weight(delta_T, how == Correction.TOKEN_MASK, low, high) * mask_T
     delta_L = batch.per_episode(batch.per_action(delta_T))
     weight_L = importance_weight(delta_L, how == Correction.SEQUENCE_MASK, low, high)
     return batch.to_tokens(batch.below(weight_L))

@@ -120,8 +120,8 @@ class TurnRows:
         leaf_P = batch.lo_A[action_P] + row_P - first_A[action_P]
         before_P = batch.prev_S[batch.state_A[action_P]]
         later_P = before_P >= 0
-        mother_P = first_A[before_P[later_P]] + leaf_P[later_P] - batch.lo_A[before_P[later_P]]
-        next_P = torch.full_like(row_P, -1).index_put((mother_P,), row_P[later_P])
+        parent_P = first_A[before_P[later_P]] + leaf_P[later_P] - batch.lo_A[before_P[later_P]]
+        next_P = torch.full_like(row_P, -1).index_put((parent_P,), row_P[later_P])
         turns = int(torch.bincount(leaf_P).max()) if row_P.numel() else 0
         return cls(action_P, leaf_P, next_P, count_L[leaf_P], turns)
 

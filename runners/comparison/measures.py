@@ -153,7 +153,7 @@ def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[
 
 
 def task_figures(result: Mapping[str, Any]) -> dict[str, list[float]]:
-    """The figures of a file that ``final.py`` wrote, one number per task."""
+    """The figures of a file that ``play_test_tasks.py`` wrote, one number per task."""
     found = {f"final_{mode}": [_number(x) for x in result[mode]] for mode in ("sampled", "greedy")}
     if "pass" in result:
         right_of = result["pass"]["right_of"]

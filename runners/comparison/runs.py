@@ -37,7 +37,7 @@ class Measured:
     def command(self, run: Path, out: Path, policy: str) -> list[str]:
         told = {"test-tasks": self.test_tasks, "pass-samples": self.pass_samples, "pass-tasks": self.pass_tasks}
         flags = [word for name, value in told.items() for word in (f"--{name}", str(value))]
-        program = str(PROGRAMS / "comparison" / "final.py")
+        program = str(PROGRAMS / "comparison" / "play_test_tasks.py")
         return [sys.executable, program, "--run", str(run), "--policy", policy, "--out", str(out), *flags]
 
 

@@ -49,7 +49,7 @@ def search_costs(episodes: Sequence[Episode]) -> dict[str, float]:
 
 
 def search_record(episode: Searched) -> dict[str, Any]:
-    """Every state of a search, depth first; ``mother`` is the number of the state that its action was taken in."""
+    """Every state of a search, depth first; ``parent`` is the number of the state that its action was taken in."""
     number: dict[int, int] = {}
     states = []
     led: dict[int, tuple[Node, Node]] = {}
@@ -67,9 +67,9 @@ def search_record(episode: Searched) -> dict[str, Any]:
             "oracle": node.oracle,
         }
         if (came := led.get(id(node))) is not None:
-            mother, action = came
+            parent, action = came
             record |= {
-                "mother": number[id(mother)],
+                "parent": number[id(parent)],
                 "tokens": action.tokens,
                 "logp": [round(x, 6) for x in action.logp],
                 "count": action.count,

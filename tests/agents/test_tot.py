@@ -125,24 +125,24 @@ class Told:
 
 
 def thought(
-    name: int, mother: SearchNode | None = None, reward: float = 0.0, over: bool = False, count: int = 1
+    name: int, parent: SearchNode | None = None, reward: float = 0.0, over: bool = False, count: int = 1
 ) -> SearchNode:
     job = jobs(1)[0]
     state = Node(Kind.STATE, (name,), terminated=over, success=bool(reward) if over else None)
-    turns: list[tuple[Node, Node]] = [] if mother is None else list(mother.player.episode.turns)
-    if mother is not None:
+    turns: list[tuple[Node, Node]] = [] if parent is None else list(parent.player.episode.turns)
+    if parent is not None:
         action = Node(Kind.ACTION, (name,), reward=reward, count=count)
-        mother.state.add(action).add(state)
+        parent.state.add(action).add(state)
         turns.append((action, state))
     player: Any = Told(Episode(job, Node(Kind.STATE, (0,)), turns=turns), job)
     request = None if over else Request(name, (name,), 5, 0)
-    address = () if mother is None else (*mother.address, len(mother.children))
-    return SearchNode(player, request, state, mother, address, count)
+    address = () if parent is None else (*parent.address, len(parent.children))
+    return SearchNode(player, request, state, parent, address, count)
 
 
-def expand(s: Search, mother: SearchNode, children: list[SearchNode], scores: list[float]) -> None:
+def expand(s: Search, parent: SearchNode, children: list[SearchNode], scores: list[float]) -> None:
     said = Completion(0, (1,), (-1.0,), (1.0,), StopReason.END, 0)
-    s.grow(mother, children, [said] * sum(c.count for c in children))
+    s.grow(parent, children, [said] * sum(c.count for c in children))
     s.take(children, scores)
 
 

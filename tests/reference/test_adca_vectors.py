@@ -77,10 +77,10 @@ def tree_of(case: Case, flags: list[list[bool | None]], returns: Tensor) -> tupl
 
 
 def token_matrix(case: Case, batch: Batch, x_T: Tensor) -> Tensor:
-    said_T = batch.action_T >= 0
+    mask_T = batch.action_T >= 0
     rows, columns = len(case.inputs["step_ids"]), max(map(len, case.inputs["step_ids"]))
     flat = torch.zeros(rows * columns, dtype=torch.float64)
-    return flat.index_put((batch.token_T[said_T],), x_T[said_T].double()).reshape(rows, columns)
+    return flat.index_put((batch.token_T[mask_T],), x_T[mask_T].double()).reshape(rows, columns)
 
 
 def lengths_of(case: Case) -> list[int]:

@@ -82,14 +82,14 @@ def test_shared_tree(case: Case) -> None:
         said = Node(Kind.ACTION, tuple(range(offset[i], offset[i] + node["len"])))
         after[i] = after[node["parent"]].add(said).add(Node(Kind.STATE, ()))
     batch = double(pack([root]))
-    said_T = batch.action_T >= 0
-    place_T = batch.token_T[said_T]
+    mask_T = batch.action_T >= 0
+    place_T = batch.token_T[mask_T]
 
     def tokens(x: torch.Tensor) -> torch.Tensor:
-        return x.new_zeros(len(batch)).masked_scatter(said_T, x[place_T])
+        return x.new_zeros(len(batch)).masked_scatter(mask_T, x[place_T])
 
     def listed(x_T: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(len(place_T), dtype=torch.float64).index_put((place_T,), x_T[said_T].double())
+        return torch.zeros(len(place_T), dtype=torch.float64).index_put((place_T,), x_T[mask_T].double())
 
     # An episode ends with the last token of its leaf; the tree has its leaves depth first.
     last_token = {offset[i] + nodes[i]["len"] - 1: k for k, i in enumerate(case.inputs["leaves"])}

@@ -20,8 +20,8 @@ def valued(padded: Padded, batch: Batch, logp_T: Tensor, values: Tensor) -> Forw
 
     Every row of the matrix is a tree of its own, so every token has a token before it that is nobody else's.
     """
-    said_T = padded.said
-    place_T, before_T = batch.token_T[said_T], batch.parent_T[said_T]
+    mask_T = padded.said
+    place_T, before_T = batch.token_T[mask_T], batch.parent_T[mask_T]
     value_T = torch.zeros(len(batch), dtype=torch.float64).index_put((before_T,), values.flatten()[place_T])
     return Forward(logp_T, torch.zeros_like(logp_T), None, value_T)
 

@@ -199,7 +199,7 @@ def test_an_earlier_runs_critic_judges(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is no run folder"):
         training(tmp_path / "none", *critic, str(tmp_path))
     other = SMALL.replace("env: identity", "env: identity\nidentity: {words: [one, two, three, four, five, six]}")
-    with pytest.raises(UserError, match="reads other tokens than this run"):
+    with pytest.raises(UserError, match="has another tokenizer or chat template than this run"):
         training(tmp_path / "other", *critic, str(tmp_path / "selfac"), text=other)
 
 

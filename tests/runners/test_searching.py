@@ -51,10 +51,10 @@ def test_it_trains_and_records_every_state(folder: Path) -> None:
     for e in found:
         states = e["search"]["states"]
         assert sum(s.get("count", 0) for s in states) == e["search"]["nodes"]
-        assert all(s["mother"] < i for i, s in enumerate(states) if i)
+        assert all(s["parent"] < i for i, s in enumerate(states) if i)
         settled = e["search"]["settled"]
         assert [states[i]["tokens"] for i in settled[1:]] == [t["tokens"] for t in e["turns"]]
-        assert [states[i]["mother"] for i in settled[1:]] == settled[:-1]
+        assert [states[i]["parent"] for i in settled[1:]] == settled[:-1]
         assert all(t["value"] is not None and t["advantage"] is not None for t in e["turns"])
     # What was sampled is what the budget counts.
     sampled = sum(len(s["tokens"]) * s["count"] for e in first for s in e["search"]["states"][1:])
