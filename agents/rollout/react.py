@@ -65,14 +65,14 @@ class ReAct:
         self.episode: Episode
 
     def start(self) -> Request | None:
-        system, user, info = self._reset()
+        system, user, info = self.reset()
         self.thoughts = ThoughtTurns.of(info)
         prompt = self.chat.prompt(system, user, self.thoughts.opening if self.thoughts else "")
         root = Node(Kind.STATE, prompt, anchor=anchor(user), oracle=told(info))
         self.episode = Episode(self.job, root, prompt=(system, user))
         return self._request(root)
 
-    def _reset(self) -> tuple[str, str, dict[str, Any]]:
+    def reset(self) -> tuple[str, str, dict[str, Any]]:
         # Every sample of a task begins in the same state: the environment's seed does not depend on the sample.
         seed = Job(self.job.task, 0, self.job.run_seed).seed("env") & 0x7FFFFFFF
         with blamed(Stage.RESET):
@@ -83,7 +83,7 @@ class ReAct:
     def rejoin(self, env: PlayableEnv) -> None:
         """Brings a fresh ``env`` to the state of this episode, by doing again what was done. Raises EnvFault."""
         self.env = env
-        self._reset()
+        self.reset()
         for done, (text, seen) in enumerate(self.episode.texts):
             observation = self._step(text, done)[0]
             if observation != seen:

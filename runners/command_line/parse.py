@@ -126,6 +126,7 @@ _PLAINLY = (
     ),
     (r"^(--\S+): invalid literal for int\(\) with base 10: (.*)$", r"\1 must be a whole number, not \2"),
     (r"^(--\S+): could not convert string to float: (.*)$", r"\1 must be a number, not \2"),
+    (r"^\[PATH\]: expected str.*$", "one path is expected, and no flag of another name: --help shows both"),
     (r"^Missing value for argument '(.*?)'\..*$", r"\1 needs a value"),
 )
 """What tyro says, and how it is said here."""
