@@ -1,4 +1,4 @@
-"""Where built data lives: a folder that several processes may fill at the same time and then only read.
+"""The cache of built data: folders that several processes may fill at once and then only read.
 
 Invariant: a published folder is complete. It is built beside its place, flushed to the disk and renamed in one step;
 a builder that dies leaves a temporary folder that nobody reads.

@@ -1,4 +1,4 @@
-"""What every text environment is: a Gymnasium environment whose observations and actions are Unicode text.
+"""The base of all environments: a Gymnasium environment whose observations and actions are Unicode text.
 
 Invariants:
 

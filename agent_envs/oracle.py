@@ -1,4 +1,4 @@
-"""How likely a named agent is to succeed: exact, without a simulation.
+"""The exact chance of success of an agent of known skill, without a simulation.
 
 The agent: in every turn it makes the expert's next turn with probability `skill`, and else wastes the turn without
 harm. Like the expert it saves evidence while it has turns to spare, and goes straight on when it has none.

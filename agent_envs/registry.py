@@ -1,4 +1,4 @@
-"""Environments by name. Nothing is imported until it is asked for, so that `import agent_envs` stays cheap.
+"""Environments by name. Each is imported when it is first used, so that `import agent_envs` stays cheap.
 
 Outside packages add an environment through the entry-point group ``turnwise.envs``: ``name = "module:Class"``.
 """

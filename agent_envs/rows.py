@@ -1,4 +1,4 @@
-"""Rows of files that nobody has read: JSON objects, one a line.
+"""Untrusted files of rows: one JSON object a line.
 
 Invariant: whatever the file holds, reading it ends with plain values of bounded size, or with one line that names the
 file and the row. Nothing of it is run.

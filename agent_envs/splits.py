@@ -1,4 +1,4 @@
-"""Which split a text belongs to, and the tasks of a source that gives them row by row.
+"""Splits of texts by hash, and the tasks of a source that comes row by row.
 
 Invariant: no text is in two splits. One that stands twice belongs to test before valid before train; where a source
 says nothing, the text's own hash decides.

@@ -1,4 +1,4 @@
-"""Whether a transcript keeps the form that was asked for: thoughts, tool calls with their results, one boxed answer.
+"""A check of a transcript's format: thoughts, tool calls with their results, one boxed answer.
 
 Invariant: pure functions. `read_strictly` looks at what the model wrote only, so nothing that a tool returns can make a
 transcript wrong or right; `check_as_arpo` sees one text and repeats ARPO's checks with their looseness.

@@ -1,4 +1,4 @@
-"""What a long study has measured so far: a file for each part, so that one that was stopped goes on.
+"""The finished parts of a long study, one file each, so that a stopped study resumes.
 
 Invariant: a cell is there whole or not at all, and all cells of a folder were measured with the same settings.
 """

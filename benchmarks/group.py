@@ -1,4 +1,4 @@
-"""What a group that shares its prompt saves: eight completions as one tree, as padded rows, and as separate rows.
+"""Savings of a shared prompt: eight completions as one tree, as padded rows, and as separate rows.
 
     python benchmarks/group.py                    # the whole table, about five minutes on one thread
     python benchmarks/group.py --quick            # the smallest model and the case where trees gain least, wider limits

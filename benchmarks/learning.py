@@ -1,4 +1,4 @@
-"""The learning protocol: does training work, on tasks nobody trained on, in every seed?
+"""The learning protocol: training on training tasks, success on held-out tasks, in every seed.
 
     python benchmarks/learning.py --recipe wiki --algos selfac grpo --seeds 0 1 2
     python benchmarks/learning.py --recipe countdown

@@ -1,4 +1,4 @@
-"""What playing costs: sampling over many turns, and the wiki environment.
+"""The cost of playing: sampling over many turns, and the wiki environment.
 
     python benchmarks/rollout.py --out benchmarks/results/rollout.json
 

@@ -1,4 +1,4 @@
-"""The same episodes sampled in three ways: by our engine, and by ``generate()`` called once per turn.
+"""The same episodes sampled by our engine, and in two ways by ``generate()`` called once per turn.
 
 Invariant: every way reads the same new tokens before each turn and samples the same number of tokens in it (nothing
 ends a turn early), at temperature 1 from the whole distribution; a history holds what that way sampled itself.

@@ -1,4 +1,4 @@
-"""What a run in the sandbox costs, beside bubblewrap, a plain process and a container.
+"""The cost of a run in the sandbox, against bubblewrap, a plain process and a container.
 
     python benchmarks/sandbox.py --out benchmarks/results/sandbox.json
 

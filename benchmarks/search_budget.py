@@ -1,4 +1,4 @@
-"""What a critic is worth at inference: success against sampled tokens, by what chooses, on the same tasks.
+"""The worth of a critic at inference: success against sampled tokens, per scorer, on the same tasks.
 
     python benchmarks/search_budget.py --run RUN --name countdown
     python benchmarks/search_budget.py --run RUN --name countdown --budgets 2 4 8 --tasks 300

@@ -1,4 +1,4 @@
-"""What it costs to train on a whole search tree: one packed pass against a pass for each of its paths.
+"""The cost of training on a whole search tree: one packed pass against one pass per path.
 
     python benchmarks/search_tree.py                    # the whole table
     python benchmarks/search_tree.py --quick            # one size and one tree, conditions wider

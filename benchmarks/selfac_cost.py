@@ -1,4 +1,4 @@
-"""What the values of Self-AC cost: one packed pass against a plain policy-gradient pass and against naive passes.
+"""The cost of Self-AC's values: one packed pass against a plain policy-gradient pass and against naive passes.
 
     python benchmarks/selfac_cost.py                    # the whole table, 15 to 30 minutes on one thread
     python benchmarks/selfac_cost.py --quick            # one size and one length, conditions twice as wide

@@ -1,4 +1,4 @@
-"""How fast the wiki environment answers, on one wiki of many thousand pages.
+"""The speed of the wiki environment on one wiki of many thousand pages.
 
 Invariant: an episode is ten turns of one fixed pattern, so the mix is exact (40 % NAVIGATE of which a quarter misses,
 30 % SEARCH, 10 % each FIND, SAVE, CLICK) and every turn finds what it acts on; titles and queries are drawn evenly from

@@ -1,4 +1,4 @@
-"""Asks each algorithm whom it would credit, on the same episodes, and compares that with true progress.
+"""Compares the credit that algorithms assign to the same episodes with true progress.
 
     python runners/credit.py --model runs/corridor-selfac-0-… --algos selfac grpo gigpo --episodes 500
     python runners/credit.py --model RUN --runs RUN RUN-OF-PPO …

@@ -1,4 +1,5 @@
-"""Runs in the sandbox beside a submission: evaluates expressions and tells the host what they gave, as plain data.
+"""The program that runs in the sandbox next to a submission: evaluates expressions and reports their values as plain
+data.
 
 It knows no expected value, so nothing that a submission finds or changes here can tell it one. This text is run by
 `python -c`, with a call of `main` below it; it is never imported into the sandbox.

@@ -1,4 +1,4 @@
-"""The coding environment: read files, change them, run them, check them; judged at the end.
+"""The coding environment: read, change, run and check files; they are judged at the end.
 
 Invariants: the files of an episode are an immutable value on the host, so a fork shares it; what an agent writes is run
 in a sandbox only; hidden checks are made by `agent_envs.code.judge` and told to nobody; what the sandbox cannot do

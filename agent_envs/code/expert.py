@@ -1,4 +1,4 @@
-"""The scripted expert, and the demonstrator with a systematic flaw that a small model is cloned from.
+"""The scripted expert, and the demonstrator with a systematic flaw for behaviour cloning.
 
 Invariants: a turn depends on the state of the episode (and, with a flaw, on ``rng``) only; without a flaw the expert is
 right from every state that leaves it enough turns. Each thought quotes what the action is made from: the lines that are

@@ -1,4 +1,4 @@
-"""How a file becomes another one: ranges of lines that are replaced.
+"""Differences between two versions of a file, as ranges of lines that are replaced.
 
 Invariant: applying the hunks of two texts to the first, from the last one to the first one, gives the second.
 """

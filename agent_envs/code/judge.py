@@ -1,4 +1,4 @@
-"""Judging: what a submission computes comes out of the sandbox, and is compared here.
+"""The judge: a submission's values are computed in the sandbox and compared on the host.
 
 Invariants:
 

@@ -1,5 +1,5 @@
-"""What a tokenizer made for generated coding tasks keeps whole: words of programs and of what is said of them, signs
-with the blanks around them, indentations, and the fixed parts of turns.
+"""Strings that a tokenizer for generated coding tasks keeps whole: words, operators with their blanks, indentations,
+and fixed parts of turns.
 
 Identifiers are words joined by `_`. Words of one letter are left out: they are whole anyway, and would cut others.
 """

@@ -1,4 +1,4 @@
-"""What programs said before: the same files, asked the same, are not run again.
+"""A memo of runs: the same files with the same question are not run again.
 
 Invariant: only what a run gave is kept, never a fault; it is bounded, and short answers only are kept.
 """

@@ -1,4 +1,4 @@
-"""How likely a named agent is to succeed: exact, without a simulation.
+"""The exact chance of success of an agent of known skill, without a simulation.
 
 The agent makes the expert's next turn with probability `skill`, and else wastes the turn without harm; like the expert
 it looks at the checks first if it has a turn to spare. Files that are right at the last turn are enough.

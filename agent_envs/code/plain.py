@@ -1,4 +1,4 @@
-"""Whether a program is so plain that nothing of it stays in a process when its modules are forgotten.
+"""A check that a program leaves nothing in a process once its modules are forgotten.
 
 Invariant: in case of doubt it is not. It is a matter of cost, not of trust: to be judged in one process does not help a
 submission to forge anything, but what one case left behind could harm another one.

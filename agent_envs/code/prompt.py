@@ -1,4 +1,4 @@
-"""How a coding task is told: what is wanted, which files there are, and the checks that may be seen.
+"""The text of a coding task: the goal, the files, and the visible checks.
 
 Invariant: nothing of the hidden checks and of the solution is in it.
 """

@@ -1,4 +1,4 @@
-"""What the work on a coding task is worth: a pure function of what passed.
+"""The reward of a coding task: a pure function of the checks that pass.
 
 The reward is the share of the hidden checks that pass. Where some of them passed at the beginning, as in a file with
 one bug, it is the share of the rest, less what no longer passes: nothing is earned by leaving things as they are, nor

@@ -1,4 +1,4 @@
-"""The part of a line that is changed, with as little before and behind it as names the place in the line.
+"""The changed part of a line, with just enough context to be unique in the line.
 
 Invariant: the old part stands in the line once, and with the new one in its place the line is the changed one.
 """

@@ -1,4 +1,4 @@
-"""Where an episode of the coding environment stands. Invariant: a state is an immutable value."""
+"""The state of an episode of the coding environment. Invariant: a state is an immutable value."""
 
 from __future__ import annotations
 

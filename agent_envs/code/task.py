@@ -1,4 +1,4 @@
-"""What a coding task is. Invariant: an expected value is a plain literal and stays on the host."""
+"""A coding task. Invariant: an expected value is a plain literal and stays on the host."""
 
 from __future__ import annotations
 

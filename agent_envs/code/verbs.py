@@ -1,4 +1,4 @@
-"""What an agent can do in the coding environment."""
+"""The actions of the coding environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hidden checks say of the files at the end of an episode.
+"""The verdict of the hidden checks on the files at the end of an episode.
 
 Invariant: nothing is earned where the files stand as they were given; what the sandbox cannot do raises.
 """

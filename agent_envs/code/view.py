@@ -1,4 +1,4 @@
-"""What an agent is shown of files and of what programs print: numbered lines, and a bounded amount of both.
+"""The views of files and program output that an agent gets: numbered lines, of bounded length.
 
 Invariant: the same files and output give the same text, without an address; what is left out is counted; all of it
 takes time in proportion to the text.

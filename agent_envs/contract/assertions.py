@@ -1,4 +1,4 @@
-"""What the checks of an environment have in common: the error, and a step whose values are looked at."""
+"""Shared by all checks of the contract: the error, and a step whose values are type-checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of an environment with an oracle: what it tells is a chance, and is told only on demand.
+"""The contract of an oracle: its value is a probability, and is only given on demand.
 
 That the number is the right one is for the environment's own tests: play its agent, and compare.
 """

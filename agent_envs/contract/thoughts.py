@@ -1,4 +1,4 @@
-"""The contract of an environment whose turns are thought factors: what is said, and what nobody says."""
+"""The contract of an environment whose turns are thought factors."""
 
 from __future__ import annotations
 

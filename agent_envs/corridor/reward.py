@@ -1,4 +1,4 @@
-"""What an episode of the corridor is worth, and what a state is worth to an agent of known skill: exactly."""
+"""The reward of the corridor, and the exact value of a state for an agent of known skill."""
 
 from __future__ import annotations
 

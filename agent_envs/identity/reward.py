@@ -1,4 +1,4 @@
-"""What a turn of the identity environment is worth, and what a state is worth to an agent of known skill."""
+"""The reward of a turn, and the exact value of a state for an agent of known skill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host of environments answers, read by somebody who does not trust it.
+"""Validation of what a process of environments answers; nothing in it is trusted.
 
 Invariant: whatever bytes come in, the result is five (or three) values of exactly the promised types, or `Garbage`.
 """

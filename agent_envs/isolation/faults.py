@@ -1,4 +1,4 @@
-"""What can go wrong outside the model: an environment that breaks is neither a reward of 0 nor an observation.
+"""Faults: failures outside the model. A broken environment is neither a reward of 0 nor an observation.
 
 Invariant: a fault says what broke, in which call, and nothing about the agent; a bad action is never a fault.
 """

@@ -1,4 +1,4 @@
-"""``python -m agent_envs.isolation.grader_process``: one function of an outside library, asked in JSON.
+"""``python -m agent_envs.isolation.grader_process``: calls one function of an outside library, over JSON.
 
 Invariants: every call is computed in a fork of its own, so that none can leave anything behind for the next, and one
 that dies costs no second start. A fork computes and reads, and nothing else: opening a file to write, starting a

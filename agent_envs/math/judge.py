@@ -1,4 +1,4 @@
-"""What runs in the killable process of `agent_envs.isolation.grader`: math-verify.
+"""The function that `agent_envs.isolation.grader` runs in a killable process: math-verify.
 
 Invariant: nothing here sets an alarm or a thread; whoever asks bounds the time. Never imported by what trains.
 """

@@ -1,4 +1,4 @@
-"""Problems: what is asked, what the answer is, and the generator of chains of steps.
+"""Problems with their answers, and the generator of chains of steps.
 
 Invariant: the first step of a generated problem (both operands and the sign) decides which split it is in, so no two
 splits share a problem, nor the beginning of one.

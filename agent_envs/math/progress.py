@@ -1,4 +1,4 @@
-"""What a chain of thoughts claims of a generated problem, and where it went wrong.
+"""The claims that a chain of thoughts makes about a generated problem, and the first wrong one.
 
 Invariant: only claims of the form ``B = … = 85`` count, one letter after the other; a guess and its rejection claim
 nothing. The text may come from any model: it is searched in bounded pieces, and no number longer than nine digits is

@@ -1,4 +1,4 @@
-r"""Whether an answer is right: numbers and fractions are compared here and exactly, all else by math-verify elsewhere.
+r"""Grading of answers: numbers and fractions are compared exactly here, all else by math-verify in another process.
 
 Invariants: no text of a model is evaluated in this process; what this file reads are digits, one sign, one point and
 one fraction bar, by patterns of linear time. A verdict depends on the two texts only. Where the right answer is a

@@ -1,4 +1,4 @@
-"""Where tasks come from, by ``--math.source``."""
+"""The sources of tasks, by ``--math.source``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The six kinds of thought factors, and how the kind of a text is told.
+"""The six kinds of thought factors, recognised by their words.
 
 Invariant: the kind is read off the text alone, by the marker phrase that stands first in it, in time linear in a
 bounded beginning of the text. What has none of them is work on a step, or the answer.

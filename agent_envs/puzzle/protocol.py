@@ -1,4 +1,4 @@
-"""What a puzzle is: immutable boards, moves that are short texts, and an exact solver.
+"""The interface of a puzzle: immutable boards, moves as short texts, and an exact solver.
 
 Invariants:
 

@@ -1,4 +1,4 @@
-"""What an episode of a puzzle is worth, and what a state is truly worth: pure functions, without an environment.
+"""The reward of a puzzle, and the exact value of a state: pure functions.
 
 Invariant: `turns_needed` is exact, so a state can still be solved just where it is not more than the turns left.
 """

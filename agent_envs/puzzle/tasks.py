@@ -1,4 +1,4 @@
-"""Which puzzles there are: drawn from a seed, each in one split only.
+"""Tasks: puzzles drawn from a seed, each in one split only.
 
 Invariant: a puzzle's own key decides in which split it is, four in seven for training, so that no puzzle of one split
 is, by another name or seen in a mirror, a puzzle of another.

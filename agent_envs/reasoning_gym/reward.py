@@ -1,4 +1,4 @@
-"""Whether an answer gets full marks: the data set's own scorer says so, in a process that may be killed."""
+"""Grading by the data set's own scorer, in a process that may be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs in the killable process of `agent_envs.isolation.grader`: the scorers of reasoning-gym's data sets.
+"""The function that `agent_envs.isolation.grader` runs in a killable process: a data set's scorer.
 
 Invariant: the entry is made again here, and is the one that was asked about; of what a model wrote there is only the
 answer. Some of these scorers evaluate it. Never imported by what trains.

@@ -1,4 +1,4 @@
-"""What the wiki environment needs from a wiki, whatever stands behind it.
+"""The interface of a wiki backend.
 
 A backend holds one or many wikis ("partitions"); every question to it names the partition and never sees another.
 Results are deterministic. A failure raises `BackendUnavailable`; it never becomes an observation.

@@ -1,4 +1,4 @@
-"""What stands on the pages of a fictional world: kinds of entities, their relations, and the words for both.
+"""Kinds of entities of a fictional world, their relations, and the words for both.
 
 `MISTAKES` is the fixed table of the flawed demonstrator: asked for the key it takes the value, which stands on the same
 page and leads to a thing of the same kind wherever possible.

@@ -1,4 +1,4 @@
-"""Which rows already hold the beginning of a new session's prompt (a group samples one prompt many times).
+"""An index of the rows that already hold the beginning of a prompt (a group samples one prompt many times).
 
 Invariant: a row is listed only while its cache holds the keys and values of the listed tokens under the present policy.
 """

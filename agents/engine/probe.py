@@ -1,4 +1,4 @@
-"""Which models the engine can run: everything that would silently give other numbers is refused when it is made."""
+"""Checks that the engine runs a model exactly; every model it would silently get wrong is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is being sampled in each row of the cache, as arrays, so that a step costs no Python per session.
+"""The sampling state of every cache row, as arrays, so that a step costs no Python per session.
 
 Shapes: R rows, N of them that take part in a step, M tokens a completion may have.
 """

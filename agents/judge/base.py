@@ -1,4 +1,4 @@
-"""What every judge promises, and its settings.
+"""The interface of a judge, and its settings.
 
 Invariant: an episode's labels are one per turn, GOOD (True), BAD (False), or None where the judge said nothing that
 could be understood. A judge never guesses: what it cannot tell is None, is counted, and has no part in any statistic.

@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible endpoint as a judge.
+"""A judge that asks a language model behind an OpenAI-compatible endpoint.
 
 Invariants: every request ends, by an answer, by ``api_max_retries``, or by ``patience``; the key is sent to the
 endpoint and nowhere else: whatever is written or raised has been through `_without_key`. An episode without a readable

@@ -1,4 +1,4 @@
-"""Which models can read a token tree: everything that would silently give other numbers is refused here.
+"""Checks that a model reads token trees exactly; every model that would silently be wrong is refused.
 
 First the config is read (cheap, clear messages), then a tiny tree is run through the model and compared with ordinary
 forwards of its paths, which also catches what nobody thought of.

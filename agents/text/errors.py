@@ -1,4 +1,4 @@
-"""Errors of the model side that the person who started the program can mend; each is one line that says how."""
+"""Errors of the model side that a user can fix, each one line that says how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a thought factor ends: after the token whose text completes a blank line.
+"""The end of a thought factor: the token whose text completes a blank line.
 
 Invariants: the cut is made between tokens as they were sampled, nothing is decoded while sampling; a turn that is cut
 holds something before its blank line, so that empty factors merge with the one after them. A blank line may be complete

@@ -1,4 +1,4 @@
-"""The small transformer behind ``--model tiny``: an ordinary Qwen3 from transformers that starts out able to look back.
+"""The small transformer of ``--model tiny``: a Qwen3 of transformers whose initial weights can look back.
 
 Reading a page means: find the place where a word stood before and say what came after it (an induction head). A random
 two-layer model spends most of a short training on finding that circuit. So the weights start close to it, in the spirit

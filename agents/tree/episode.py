@@ -1,4 +1,4 @@
-"""What is played: one episode of one task, and what became of it.
+"""Jobs, episodes and faults: one attempt at one task, and its record.
 
 Invariant: the chain of nodes under ``Episode.root`` holds exactly the tokens that the engine read and sampled.
 """

@@ -1,4 +1,4 @@
-"""What attribution does to a batch, in numbers for the log (the source's metrics, under its names).
+"""Metrics of attribution for the log, under the source's names.
 
 Invariant: every mean is over judged episodes, one of count c being c episodes, or over their steps; a mean over nothing
 is 0. ``alpha_effective`` counts an episode whose outcome is 0 with 100, where the source gets 3e11.

@@ -1,1 +1,1 @@
-"""What ``runners/compare.py`` is made of: the plan, the processes that carry it out, measures, report."""
+"""Parts of ``turnwise compare``: the entrants, the processes that train them, measures, report."""

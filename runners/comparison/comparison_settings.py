@@ -1,4 +1,4 @@
-"""What a comparison is asked to do: its own settings, and the plan that they and the settings file make.
+"""Settings of a comparison, resolved with its settings file into a plan.
 
 Invariant: a `ComparisonPlan` was found to be right as far as that can be known before anything runs.
 """

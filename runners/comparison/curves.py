@@ -1,4 +1,4 @@
-"""What a run did along the way, read from its metrics: success against steps, tokens, updates and seconds.
+"""Learning curves of a run, read from its metrics: success against steps, tokens, updates and seconds.
 
 Invariant: pure functions of recorded numbers. A training batch is played at one policy, so its success stands for the
 whole stretch between the end of the batch before it and its own end.

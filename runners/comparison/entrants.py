@@ -1,4 +1,4 @@
-"""Who is compared, with which settings: from a settings file and the command line to runs.
+"""Entrants of a comparison: names, algorithms and settings, resolved into runs.
 
 Invariant: all that may differ between two runs is the entrant's own settings and the seed; everything is resolved, and
 refused where it is wrong, before anything runs.

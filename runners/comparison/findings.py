@@ -1,4 +1,4 @@
-"""What a comparison found: every figure of its report.
+"""Findings of a comparison: every figure of its report.
 
 Invariant: an interval is over seeds, and over tasks where tasks were played; differences are taken between runs of the
 same seed.

@@ -1,4 +1,4 @@
-"""What is measured of every run, and how it is called.
+"""Measures of a run, with their titles.
 
 Invariant: a figure is one number per run, or one per test task where tasks are played; what a run cannot tell is NaN.
 """

@@ -1,4 +1,4 @@
-"""Carries out jobs in processes of their own, some at once.
+"""Jobs that run in processes of their own, several at once.
 
 Invariant: a process that was started here is over when ``carry_out`` returns or raises; one that is stopped is asked
 to, so that it saves what it has.

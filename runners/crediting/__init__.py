@@ -1,1 +1,1 @@
-"""What an algorithm's credit is worth on episodes whose true progress is known."""
+"""Quality of an algorithm's credit, on episodes whose true progress is known."""

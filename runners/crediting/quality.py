@@ -1,4 +1,4 @@
-"""What an algorithm's credit and its critic were worth on episodes whose true progress is known.
+"""Quality of an algorithm's credit and of its critic, on episodes whose true progress is known.
 
 Invariant: every figure is taken over the same turns for every algorithm; intervals resample whole tasks, because the
 episodes of a group are credited together.

@@ -1,1 +1,1 @@
-"""What held-out tasks say of an agent: success, calibration of its critic, whose credit is right."""
+"""Evaluation of agents on held-out tasks: success, and calibration of the critic."""

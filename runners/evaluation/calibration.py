@@ -1,4 +1,4 @@
-"""How well a critic's values foretell success: as a ranking (AUC), as a chance (Brier, reliability), and turn by turn.
+"""Calibration of a critic's values: ranking (AUC), probability (Brier, reliability), and per turn.
 
 Invariant: every figure stands beside that of a predictor which knows only the turn's number and the task's level and
 language; it learns from one half of the tasks, and both are measured on the other half. Intervals resample whole tasks.

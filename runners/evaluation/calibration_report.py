@@ -1,4 +1,4 @@
-"""What is shown of a critic's calibration: a table and a picture."""
+"""The table and the picture of a critic's calibration."""
 
 from __future__ import annotations
 

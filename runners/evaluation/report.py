@@ -1,4 +1,4 @@
-"""What is told of policies that were played: success, pass@k, turns and tokens, by level and language; and a table."""
+"""Results of evaluated policies: success, pass@k, turns and tokens, by level and language; and their table."""
 
 from __future__ import annotations
 

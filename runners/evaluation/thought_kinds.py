@@ -1,5 +1,5 @@
-"""What the kinds of thoughts are worth, in environments whose turns are thoughts: how often each comes, how much the
-critic's value rises over it, and how often the episodes that have one succeed.
+"""Statistics per kind of thought: its share, the change of the critic's value over it, and the success of the episodes
+that contain it.
 
 Invariant: intervals resample whole tasks.
 """

@@ -1,4 +1,4 @@
-"""What is known of an episode by someone who may not see how it ended: its scores, turn by turn.
+"""The scores of an episode turn by turn, for a reader who may not see how it ended.
 
 Invariant: `success` is read by whoever measures, and by the oracle, only.
 """

@@ -1,4 +1,4 @@
-"""What is shown and written of agents that use scores: a table, Markdown, CSV and one picture."""
+"""The results of agents that use scores: table, Markdown, CSV and one picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an agent is measured that uses scores: which settings act with which agent, and which scorers fit it."""
+"""Settings of agents that use scores, and the scorers that fit each agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How episodes are played, whichever worker plays them. Imports no torch."""
+"""Settings of a worker: how episodes are played. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well numbers tell right actions from wrong ones, and states that can be won from lost ones.
+"""Accuracy of numbers that separate right actions from wrong ones, and won states from lost ones.
 
 Invariant: pure functions of arrays; ``weight`` counts how often an entry is there, so that resampled episodes are the
 same arrays with other weights. What the data cannot tell (an empty class, no spread) is None, never 0 or 0.5.

@@ -1,4 +1,4 @@
-"""One line of episodes.jsonl as the page wants it.
+"""One line of episodes.jsonl in the form that the page needs.
 
 Invariant: every number is finite or None, every text a str, and the three lists of a turn are equally long; a line that
 cannot be made so is named as damaged, never mended. Lines written before values, advantages and attempts were recorded

@@ -1,1 +1,1 @@
-"""Who plays the episodes: in this process (`local`) or in others (`process`), by one protocol (`base`)."""
+"""Rollout workers: in this process (`local`) or in others (`process`), by one protocol (`base`)."""

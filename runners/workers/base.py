@@ -1,4 +1,4 @@
-"""What every rollout backend promises.
+"""The protocol of a rollout backend.
 
 Invariants: a worker plays a portion only with the policy version that was asked for; a worker that was started again
 has none, so it plays nothing before it has loaded one. A portion's episodes are the same bits on every backend, because

@@ -1,4 +1,4 @@
-"""The worker in this process: it shares the trainer's base weights and plays while it is asked."""
+"""The worker in the trainer's process, which shares the base weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sandbox for programs that nobody has read: a function of files and a command, on four kinds of walls."""
+"""A sandbox for untrusted programs: a function of files and a command, behind four kinds of walls."""
 
 from agent_envs.code.sandbox.interface import (
     Capabilities,

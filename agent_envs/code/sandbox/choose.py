@@ -1,4 +1,4 @@
-"""Which sandbox: by its name, or the best that this machine allows.
+"""The choice of a sandbox: by name, or the best that this machine allows.
 
 Invariant: nothing is fallen back to in silence. ``auto`` takes what a run can be trusted to, in a fixed order, and says
 which; what was asked for by name is had or refused; and no wall at all is had under its own name only.

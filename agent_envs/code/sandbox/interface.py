@@ -1,4 +1,4 @@
-"""What a sandbox is: a function of (files, command, limits) that returns what the command printed and changed.
+"""The interface of a sandbox: a function of (files, command, limits) that returns what the command printed and changed.
 
 Invariants:
 

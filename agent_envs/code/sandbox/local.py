@@ -1,4 +1,4 @@
-"""The three backends of this machine, in words and as objects.
+"""The three backends of this machine, described and as objects.
 
 Invariant: what a backend is said to keep is what its attack tests show.
 """

@@ -1,4 +1,4 @@
-"""What all backends have in common: several workers, each of which carries out a job at a time.
+"""The base of all backends: several workers, each of which carries out one job at a time.
 
 Invariant: a backend writes how one job is carried out (`_run`), by any thread, and how everything ends (`close`).
 """

@@ -1,4 +1,4 @@
-"""A look at the walls before anybody relies on them: a program that tries what must not work.
+"""The probe of a sandbox: a program that tries what must fail.
 
 Invariant: a sandbox that calls itself safe is handed out only after a run in it has tried, in earnest and in vain, to
 read and write a file of the host, to reach two listening sockets, to signal this process and to have more processes and

@@ -1,4 +1,4 @@
-"""Rows in the manner of HumanEval, MBPP and EvalPlus: what they ask for, and how it is checked.
+"""Rows in the formats of HumanEval, MBPP and EvalPlus, and how each is checked.
 
 Invariant: which manner a row has is told by its fields alone; a row of none of them is an error that says what is
 missing. Texts are parsed, never run.

@@ -1,4 +1,4 @@
-"""What a reference function is: real code of this package, what it does in two languages, and inputs for it.
+"""Reference functions: real code of this package, descriptions in two languages, and inputs.
 
 Invariant: a reference is pure, ends at once, and gives plain literals. Its text is what stands in its file, from `def`
 or `class` on, so it can be shown, changed and run elsewhere; here only the unchanged one is ever run.

@@ -1,4 +1,4 @@
-"""Which tasks there are, by ``--code.source``."""
+"""The sources of tasks, by ``--code.source``."""
 
 from __future__ import annotations
 

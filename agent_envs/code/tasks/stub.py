@@ -1,4 +1,4 @@
-"""What is left of a program that is to be written: signatures without anything done.
+"""Stubs of programs that are to be written: signatures with empty bodies.
 
 Invariant: a stub gives nothing that a check expects: its functions return None, its objects hold nothing.
 """

@@ -1,4 +1,4 @@
-"""What bugs do: changed programs are tried in a sandbox, where one that never ends or eats memory harms nobody.
+"""Trials of changed programs in a sandbox, where an endless or greedy one harms nothing.
 
 Invariant: what is said of a version depends on its text and the checks alone, not on how fast the machine is.
 """

@@ -1,4 +1,5 @@
-"""Runs in a sandbox: calls changed references and tells which checks they fail. Never imported by the host.
+"""The program that runs in the sandbox for `trial`: calls changed references and prints which checks fail. Never
+imported by the host.
 
 Invariant: every call ends: after so many lines of Python, or with the run.
 

@@ -1,4 +1,4 @@
-"""What the sources of the `geo` corpus have wrong, out of date or not at all. Keys are ISO 3166 alpha-3 codes.
+"""Corrections to the sources of the `geo` corpus: wrong, outdated and missing facts. Keys are ISO 3166 alpha-3 codes.
 
 The truth of a question is what this wiki says; these tables keep what it says close to the world's.
 """

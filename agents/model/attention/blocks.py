@@ -1,4 +1,4 @@
-"""Which queries meet which keys: the attention of a row of token trees, cut into few dense kernel calls.
+"""The attention of a row of token trees as a plan of few dense kernel calls.
 
 Invariant: every row is a query of exactly one call, and a call's keys hold every ancestor of its queries; what else is
 among them is masked. Forks, leaves, several trees a row and sliding windows are all the same case.

@@ -1,4 +1,4 @@
-"""Which episodes of a task fork while they are played, and how many: settings, and the rule of an algorithm."""
+"""Settings of forking episodes, and the rule by which an algorithm forks them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good it looks where an episode stands: what a search goes by.
+"""Scorers: the values by which a search compares the states of its episodes.
 
 Invariant: a score depends on the episode alone, not on which others are scored beside it (up to the rounding of a
 batched matrix product). Higher is better; scores of different scorers have different units.
