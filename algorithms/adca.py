@@ -65,15 +65,15 @@ class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
     group: int = 8
     """Episodes per task."""
     enable: bool = True
-    """Off: GRPO, and the judge is not asked."""
+    """Use the judge; off is plain GRPO."""
     prm_scheme: Scheme = Scheme.DECOUPLE
-    """How labels become rewards of steps; the authors recommend ``decouple``."""
+    """How labels become step rewards; the authors recommend ``decouple``."""
     do_batch_norm: bool = True
-    """Standardise those rewards over the steps of the group."""
+    """Standardise the step rewards over the steps of the group."""
     equal_trajectory_weight: bool = True
-    """In doing so every episode weighs the same; otherwise every step."""
+    """Standardise with equal weight for every episode; otherwise for every step."""
     fix_base: float = 0.2
-    """What a label is worth under ``decouple``; cancels when standardised."""
+    """Reward of a label under ``decouple``; cancels when standardised."""
     consistent_scale: float = 1.0
     """Weight of a label that agrees with the outcome, under ``allocation``."""
     pos_unconsistent_scale: float = 0.2
@@ -83,25 +83,25 @@ class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
     alpha: float = 0.1
     """Weight of the labels."""
     alpha_min: float = 0.0
-    """What alpha falls to, along a cosine, in alpha_steps updates."""
+    """Value to which alpha falls, along a cosine, in alpha_steps updates."""
     alpha_steps: int = 0
-    """Updates until alpha is alpha_min; 0 keeps it as it is."""
+    """Updates until alpha reaches alpha_min; 0 keeps it constant."""
     beta: float = 1.0
     """Weight of the outcome."""
     orm_distribution: OrmDistribution = OrmDistribution.LAST_STEP
-    """Where the outcome is paid; ``all_steps`` makes advantages grow with the number of steps left."""
+    """Steps that receive the outcome; ``all_steps`` makes advantages grow with the number of steps left."""
     enable_length_normalization: bool = False
     """Divide the credit of a step by the root of the number of steps, under ``decouple``."""
     suffix: bool = True
-    """A step answers for all that follows it; off: for itself alone."""
+    """Credit a step with the rewards of all steps after it too; off: with its own only."""
     prm_epoch: int = 0
-    """Passes over the training tasks in which the judge is asked; 0 is always."""
+    """Passes over the training tasks in which the judge is used; 0 is always."""
     skip_type: SkipType = SkipType.NONE
-    """Which episodes the judge is not asked about."""
+    """Episodes that are not judged."""
     overall_score_source: ScoreSource = ScoreSource.TOKEN_LEVEL_REWARDS
-    """What a judge that reads is told of how an episode went."""
+    """What the judge's prompt says about the episode's outcome."""
     enable_adca_metric: bool = True
-    """Log how labels and outcome compare."""
+    """Log how labels and outcomes compare."""
 
     def __post_init__(self) -> None:
         require_usual(self)

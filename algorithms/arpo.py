@@ -73,29 +73,29 @@ class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
     group: int = 16
     """M: episodes per task, forks included."""
     initial_rollouts: int = 8
-    """N: how many of them begin at the root at once."""
+    """N: episodes that begin at the root at once."""
     beam_size: int = 2
-    """Z: paths that go on from a fork; one is the episode itself."""
+    """Z: paths that go on from a fork, the episode itself included."""
     branch_probability: float = 0.5
-    """Chance of a fork where the agent is as unsure as it was at the beginning."""
+    """Probability of a fork where the entropy is the same as at the first turn."""
     entropy_weight: float = 0.2
-    """By how much that chance rises with the change of the entropy."""
+    """Increase of that probability with the change of the entropy."""
     decision: Decision = Decision.RANDOM
-    """``threshold`` forks wherever the chance is above ``threshold``."""
+    """``threshold`` forks wherever the probability is above ``threshold``; otherwise forks are drawn."""
     threshold: float = 0.5
-    """That chance."""
+    """Probability above which ``decision threshold`` forks."""
     lookahead: int = 20
-    """k: how many of a turn's first tokens are measured."""
+    """k: number of a turn's first tokens whose entropy is measured."""
     measure: Measure = Measure.NEXT_TURN
-    """Whose: of the turn after the observation, or of the turn that asked for it."""
+    """Turn that is measured: the one after the observation, or the one that called for it."""
     reduce: Reduce = Reduce.MEAN
-    """How they become one number; each is an entropy as a share of log V."""
+    """How the entropies of those tokens become one number; each is a share of log V."""
     first_entropy: FirstEntropy = FirstEntropy.PATH
-    """What a fork is compared with: the first turn of its path, or its own first turn."""
+    """Entropy that a fork is compared with: of the first turn of its path, or of its own first turn."""
     top_up: TopUp = TopUp.AT_ONCE
-    """How what is missing is begun when all have ended."""
+    """How the remaining episodes begin once all others have ended."""
     advantage: Shared = Shared.SOFT
-    """What shared tokens are credited with."""
+    """Advantage of tokens that several episodes share."""
     std_eps: float = 1e-6
     """Added to the deviation of a group's returns, which divides their advantages."""
 

@@ -65,15 +65,15 @@ class GiGPO(TokenLoss, Algorithm[RowSums]):
     group: int = 8
     """Episodes per task."""
     omega: float = 1.0
-    """Weight of the comparison within a state."""
+    """Weight of the advantages within a state."""
     discount: float = 0.95
-    """Worth of a reward one turn later, in the comparison within a state."""
+    """Discount per turn, for the returns that are compared within a state."""
     norm: Norm = Norm.MEAN
-    """What both comparisons do to a return."""
+    """Normalisation of both comparisons."""
     statistics: Statistics = Statistics.ROWS
-    """What the mean of a task is taken over: its turns (the authors' code), or its episodes."""
+    """Basis of a task's mean: its turns (the authors' code), or its episodes."""
     std_eps: float = 1e-6
-    """Added to the deviation."""
+    """Added to the standard deviation."""
 
     def __post_init__(self) -> None:
         require_usual(self)

@@ -90,17 +90,17 @@ class GRPO(TokenClip, KLPenalty, Algorithm[GroupCredit]):
     group: int = 8
     """Episodes per task."""
     ratio: Ratio = Ratio.TOKEN
-    """What is clipped: each token's ratio, the episode's mean (GSPO), or the episode's product."""
+    """The ratio that is clipped: of each token, the episode's mean (GSPO), or the episode's product."""
     baseline: Baseline = Baseline.MEAN
-    """What a return is compared with; ``none`` counts, for each turn, what the episode paid from there on."""
+    """Baseline of a return; ``none`` credits each turn with the rewards from there on."""
     scale: Scale = Scale.GROUP
-    """What the difference is divided by."""
+    """Divisor of the advantage."""
     discount: float = 1.0
-    """Worth of a reward one turn later, for baseline none; the others compare whole episodes."""
+    """Discount per turn, for baseline none; the others compare whole episodes."""
     drop_equal: bool = False
-    """Groups of equal returns, which teach nothing, are no part of the loss's means either (DAPO)."""
+    """Leave groups of equal returns, which give no gradient, out of the loss's means too (DAPO)."""
     std_eps: float = 1e-6
-    """Added to that deviation."""
+    """Added to the standard deviation."""
     aggregation: Aggregation | None = None
     """How token losses become one number; None is token-mean for the token ratio, else seq-mean-token-mean."""
     length_norm: float = 512.0
@@ -108,9 +108,9 @@ class GRPO(TokenClip, KLPenalty, Algorithm[GroupCredit]):
     gate: Gate = Gate.CLIP
     """``clip`` obeys clip_low, clip_high and dual_clip; ``cispo`` the first two; ``soft`` tau_plus and tau_minus."""
     tau_plus: float = 1.0
-    """How fast the soft gate closes for good tokens."""
+    """How fast the soft gate closes for tokens with a positive advantage."""
     tau_minus: float = 1.05
-    """How fast it closes for bad ones."""
+    """How fast it closes for tokens with a negative advantage."""
     kl_unbiased: bool = False
     """Weigh each token's estimate by its ratio, which makes it unbiased after the first update (arXiv 2512.02556)."""
 

@@ -109,17 +109,17 @@ class PACS(KLPenalty, Algorithm[LabelCredit]):
     group: int = 8
     """Episodes per task."""
     beta: float = 1.0
-    """Scale of the scores: the larger, the sooner an episode counts as told apart."""
+    """Scale of the scores: the larger, the sooner the gradient of a well separated episode vanishes."""
     reward_method: RewardMethod = RewardMethod.LOG_RATIO
-    """What an episode's score is; over long episodes the sum saturates quickly, and ``mean_ratio`` does not."""
+    """Score of an episode; over long episodes the sum saturates quickly, and ``mean_ratio`` does not."""
     anchor: Anchor = Anchor.OLD
-    """Which policy the log-ratio is taken against."""
+    """Policy that the log-ratio is taken against."""
     estimator: Estimator = Estimator.RLOO
     """How scores become logits."""
     spread: Spread = Spread.FLOOR
-    """What the estimator ``grpo`` divides by; the others do not look at it."""
+    """Divisor of the estimator ``grpo``; the others ignore it."""
     weight: Weighting = Weighting.QUESTION
-    """What an episode weighs."""
+    """Weight of an episode."""
 
     def __post_init__(self) -> None:
         require_usual(self)

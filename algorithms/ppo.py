@@ -73,18 +73,18 @@ class PPO(TokenLoss, Algorithm[TokenCredit]):
     group: int = 1
     """Episodes per task. The critic is the baseline."""
     discount: float = 1.0
-    """Worth of a reward one token later (gamma)."""
+    """Discount per token (gamma)."""
     gae_lambda: float = 1.0
-    """0 trusts the critic after one token, 1 waits for the end of the episode. It fades per token: with 0.95, a
-    verdict 50 tokens later counts 0.08, and the rest is the critic's word."""
+    """GAE lambda per token: 0 trusts the critic after one token, 1 waits for the end of the episode. With 0.95 a reward
+    50 tokens later has weight 0.08."""
     normalize: AdvantageScale = AdvantageScale.WHITEN
     """Centre the batch's advantages and divide them by their standard deviation, over tokens."""
     std_floor: float | None = None
-    """Smallest deviation that is divided by; 0.1 unless said otherwise."""
+    """Smallest standard deviation to divide by; 0.1 if not set."""
     value_coef: float = 0.5
     """Weight of the critic's loss, which is half the mean squared error. Its step size is --value-lr."""
     value_clip: float = math.inf
-    """How far a value may move from that before the update until its loss is clipped."""
+    """How far a value may move from the one before the update until its loss is clipped."""
 
     def __post_init__(self) -> None:
         require(self.value_coef > 0, f"value_coef must be above 0, not {self.value_coef}")

@@ -82,30 +82,31 @@ class SelfAC(TurnClip, KLPenalty, Algorithm[TurnCredit]):
     alpha: float = 0.5
     """Share of the critic in the loss."""
     discount: float = 1.0
-    """Worth of a reward one turn later (lambda on the slides). Below 1 a turn that only costs time costs value, too."""
+    """Discount per turn. Below 1, turns that only take time cost value."""
     gae_lambda: float = 1.0
-    """1 compares whole returns with the value, as on the slides; below 0.8 it fails while the critic is poor."""
+    """GAE lambda: 1 compares whole returns with the value; below 0.8 it fails while the critic is poor."""
     adaptive_lambda: bool = False
-    """Choose each batch's lambda by how much of its returns the critic foresaw: 1 where it foresaw nothing, falling
-    linearly with the explained variance to gae_lambda where it foresaw all."""
+    """Choose each batch's lambda by the critic's explained variance of the returns: 1 where it explains nothing,
+    falling linearly to gae_lambda where it explains everything."""
     td_max: int = 5
     """The critic learns the mean of the TD(1) to TD(td_max) losses."""
     terminal_target: TerminalTarget = TerminalTarget.OUTCOME
-    """What V of the last state of a terminated episode learns; ``outcome`` makes it a verifier of finished work."""
+    """Target of V after a terminated episode's last turn; ``outcome`` makes it a verifier of finished work."""
     td_grad: TDGrad = TDGrad.DETACH
-    """``residual`` lets the gradient through the targets too, as the slides' formula has it."""
+    """``residual`` lets the gradient through the targets too, as in the source's formula."""
     literal: bool = False
-    """Targets exactly as on the slides: the last turn leans on V_n, a truncated episode counts as ended."""
+    """Targets exactly as in the source: the last turn bootstraps from V_n, a truncated episode counts as ended."""
     backup: Backup = Backup.MEAN
-    """How a state of a search tree is worth what was tried in it; ``max`` is policy improvement, biased upwards."""
+    """Value of a state of a search tree, from the actions tried in it; ``max`` is policy improvement, biased upwards.
+    """
     baseline: TurnBaseline = TurnBaseline.VALUE
     """``sibling_mean`` needs states in which several actions were tried: an only child has advantage 0."""
     normalize: AdvantageScale = AdvantageScale.STD
     """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
     std_floor: float | None = None
-    """Smallest deviation that is divided by: 0.1 unless said otherwise, for rewards from 0 to 1; 0 is the slides'. In
-    a batch in which nearly all went well the advantages are mostly the critic's error, and dividing them by their tiny
-    deviation can undo what was learned."""
+    """Smallest standard deviation to divide by: 0.1 if not set, for rewards from 0 to 1; 0 is the source's. When almost
+    all episodes succeed, advantages are mostly the critic's error, and dividing by their tiny deviation can undo what
+    was learned."""
     freeze_adv: bool = False
     """Keep the advantages of the first pass; otherwise they follow the current values."""
     value_clip: float = math.inf

@@ -66,15 +66,15 @@ class TurnPPO(TurnClip, KLPenalty, Algorithm[RowCredit]):
     group: int = 1
     """Episodes per task. The critic is the baseline."""
     discount: float = 0.99
-    """Worth of a reward one turn later (gamma)."""
+    """Discount per turn (gamma)."""
     gae_lambda: float = 0.9
-    """0 trusts the critic after one turn, 1 waits for the end of the episode."""
+    """GAE lambda per turn: 0 trusts the critic after one turn, 1 waits for the end of the episode."""
     normalize: AdvantageScale = AdvantageScale.WHITEN
     """Centre the batch's advantages and divide them by their standard deviation."""
     value_coef: float = 0.5
     """Weight of the critic's loss, which is half the mean squared error."""
     value_clip: float = math.inf
-    """How far a value may move from that before the update until its loss is clipped."""
+    """How far a value may move from the one before the update until its loss is clipped."""
 
     def __post_init__(self) -> None:
         require_usual(self)

@@ -54,7 +54,7 @@ class Rates:
 
 @contextmanager
 def processors(count: int | None) -> Iterator[None]:
-    """Inside, this process and all it starts have so many processors; None for all."""
+    """Inside, this process and all it starts have this many processors; None for all."""
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(every)[:count])
     try:

@@ -4,7 +4,7 @@
     python benchmarks/search_budget.py --run RUN --name countdown --budgets 2 4 8 --tasks 300
 
 RUN is a run folder of `train.py` whose algorithm has a critic; its policy should succeed in 0.3 to 0.7 of the tasks. A
-budget is counted in episodes: best-of-n plays so many, and a search may sample as many tokens as they take on
+budget is counted in episodes: best-of-n plays that many, and a search may sample as many tokens as they take on
 validation tasks. A search that is told when a puzzle is solved ends there; best-of-n sees no verdict. The weight of the
 log-probability in a mixed score, and the threshold below which an episode is given up, are chosen on validation tasks.
 
@@ -169,7 +169,7 @@ def _point(cell: Mapping[str, Any]) -> Point:
 
 
 def critic(lines: Sequence[Sequence[Scores]], tasks: Sequence[Task]) -> dict[str, Any]:
-    """How well the critic foretells success, on the same episodes (`runners.evaluation.calibration`)."""
+    """How well the critic predicts success, on the same episodes (`runners.evaluation.calibration`)."""
     told = [
         calibration.Passed(
             task.id,

@@ -59,7 +59,7 @@ class TRLCost:
 
 
 def tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
-    """Numbers as words. Its end token lies behind the model's vocabulary: nothing can sample it."""
+    """Numbers as words. Its end token lies after the model's vocabulary, so it is never sampled."""
     words = {"<pad>": 0} | {str(i): i for i in range(1, vocabulary)} | {"<end>": vocabulary}
     whole = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
     whole.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -77,7 +77,7 @@ class _Turns(TrainerCallback):
         self.splits: dict[str, list[Split]] = {name: [] for name in (TRL, *others)}
 
     def on_train_begin(self, *args: Any, **others: Any) -> None:
-        gc.disable()  # a collection would be charged to whoever happens to be at work
+        gc.disable()  # a collection would be charged to whichever side is at work
         self.start()
 
     def on_train_end(self, *args: Any, **others: Any) -> None:

@@ -87,7 +87,7 @@ def tune(plan: ComparisonPlan, console: Console) -> list[Tried]:
 
 
 def credit(plan: ComparisonPlan, runs: Sequence[PlannedRun], console: Console) -> None:
-    """Asks the entrants of each seed whom they credit. Raises UserError."""
+    """Measures the credit of each seed's entrants. Raises UserError."""
     folder, asked = plan.compare.folder / "credit", (plan.compare.credit_episodes, plan.compare.credit_group)
     jobs = []
     for seed in sorted({run.seed for run in runs}):

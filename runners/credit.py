@@ -57,13 +57,13 @@ class Credit:
     model: Path = Path()
     """Run folder whose policies play, before and after training."""
     algos: tuple[str, ...] = ()
-    """Algorithms that take part with the critic of --model; by default the one that it was trained with."""
+    """Algorithms to measure with the critic of --model; by default the one it was trained with."""
     runs: tuple[Path, ...] = ()
-    """Run folders that take part with their own algorithm, settings and critic."""
+    """Run folders to measure with their own algorithm, settings and critic."""
     episodes: int = 500
     """Episodes of each policy."""
     group: int = 8
-    """Episodes of each task, for the algorithms that compare them; the others see the same episodes."""
+    """Episodes per task, for algorithms that compare them; the others get the same episodes."""
     split: str = "test"
     """Split of the tasks: train, valid or test."""
     seed: int = 0
@@ -112,7 +112,7 @@ def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: C
         found.append(Scorer(name, algorithm, run, chosen))
     names = [scorer.name for scorer in found]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"{twice[0]} takes part twice: rename a run folder, or leave one out")
+        raise UserError(f"{twice[0]} is named twice: rename a run folder, or leave one out")
     for scorer in found:
         if scorer.run.train.env != run.train.env:
             raise UserError(f"{scorer.run.folder} was trained on {scorer.run.train.env}, not on {run.train.env}")
@@ -126,7 +126,7 @@ def play(credit: Credit, run: SavedRun, console: Console) -> dict[str, list[Epis
     env = registry.make(run.train.env, run.settings.env)
     tasks = pick_tasks(env, credit.split, credit.episodes // credit.group)
     if not has_oracle(env, credit.split):
-        raise UserError(f"the environment {run.train.env} has no oracle: nobody knows which action made progress")
+        raise UserError(f"the environment {run.train.env} has no oracle to compare with: name another")
     settings = run.settings.play(slots=credit.slots, exact=True, oracle=True)
     policies = load_policies(str(credit.model), settings, console, device=credit.device, dtype=run.train.dtype)
     workers = LocalWorkers(lambda: policies.worker)

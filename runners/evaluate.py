@@ -6,7 +6,7 @@
 
 A run folder is measured twice, as the base model and as trained, on the same tasks. Reported are success, unbiased
 pass@k, turns and tokens with bootstrap intervals over tasks, also by number of hops and language; and, where the run
-has a critic, how well its values foretell success (`calibration`). Agents that use scores play the trained policy
+has a critic, how well its values predict success (`calibration`). Agents that use scores play the trained policy
 (`inference`).
 """
 
@@ -62,8 +62,8 @@ class Evaluate:
     """Measure an agent on held-out tasks."""
 
     env: str = ""
-    """Environment to be measured on; its settings are the flags --ENV.…. By default that of the run, with the run's
-    settings, or the wiki."""
+    """Environment to measure on; its settings are the flags --ENV.…. By default the run's, with the run's settings, or
+    the wiki."""
     model: str = TINY
     """A run folder (measured as base and as trained), `tiny`, or a Hugging Face folder or hub name."""
     split: str = "test"
@@ -71,15 +71,15 @@ class Evaluate:
     tasks: int = 500
     """Tasks, spread evenly over the split."""
     agent: Agent = Agent.REACT
-    """react, best-of-n, tot or early-stop; the last three go by scorers, and have settings of their own."""
+    """react, best-of-n, tot or early-stop; the last three use scorers and have settings of their own."""
     scorer: tuple[ScorerKind, ...] = ()
-    """What best-of-n, tot and early-stop go by, all on the same tasks: value (the critic), end_value (the critic behind
-    the answer), logprob (the policy's own), value+logprob, end_value+logprob, random, majority, oracle. By default
-    those that show most."""
+    """Scorers of best-of-n, tot and early-stop, all on the same tasks: value (the critic), end_value (the critic after
+    the answer), logprob (the policy's own), value+logprob, end_value+logprob, random, majority, oracle. By default the
+    most informative ones."""
     samples: int = 4
-    """Sampled episodes per task, of react for pass@k (the greedy measurement plays one) and of early-stop."""
+    """Sampled episodes per task, for pass@k of react (the greedy measurement plays one) and for early-stop."""
     temperature: float | None = None
-    """Temperature of the sampled episodes. By default they are sampled as in the run's training, or at 1."""
+    """Temperature of the sampled episodes; by default that of the run's training, or 1."""
     seed: int = 0
     """Seed of the sampling."""
     out: Path | None = None
@@ -101,7 +101,7 @@ class Evaluate:
             SamplingSettings(self.temperature)
         check_scorers(self.agent, self.scorer)
         if self.samples != 4 and self.agent in (Agent.BEST_OF_N, Agent.TOT):
-            raise ValueError(f"samples acts with react and early-stop only, not with {self.agent}")
+            raise ValueError(f"samples only works with react and early-stop, not with {self.agent}")
 
 
 def parts_of(evaluate: Evaluate) -> dict[str, Any]:

@@ -49,9 +49,9 @@ class Play:
     split: str = "test"
     """Split that a task is drawn from: train, valid or test."""
     task: str | None = None
-    """Id of the task, of any split; without it one is drawn."""
+    """Id of a task of any split; without it one is drawn."""
     seed: int | None = None
-    """Seed of the draw and of the environment; without it every game is another one."""
+    """Seed of the draw and of the environment; without it every game differs."""
 
 
 def shown(text: str) -> str:

@@ -14,7 +14,7 @@ class HostSettings:
     reset_seconds: float = 60.0
     """Longest time to make or to reset an environment; one that takes longer hangs, and its process is killed."""
     step_seconds: float = 30.0
-    """Longest time of a step, the grading of a last one included, and of anything else."""
+    """Longest time of a step, including the grading of the last one, and of any other call."""
     memory_mb: int = 4096
     """Memory in MiB that the environments of one process may allocate together."""
     output_kb: int = 1024

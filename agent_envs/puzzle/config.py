@@ -64,10 +64,10 @@ class PuzzleConfig:
         if len(set(self.levels)) < len(self.levels) or not set(self.levels) <= set(LEVELS):
             raise SettingsError(f"puzzle: levels must be some of 1, 2 and 3, each once, not {self.levels}")
         if self.kind != PuzzleKind.COUNTDOWN and self.numbers != 4:
-            raise SettingsError(f"puzzle: numbers acts with kind countdown only, not with {self.kind}")
+            raise SettingsError(f"puzzle: numbers only works with kind countdown, not with {self.kind}")
         if self.kind == PuzzleKind.GAME24 and not self.learns_from_larger and self.train_tasks != 20000:
             raise SettingsError(
-                f"puzzle: train_tasks acts with kind game24 only beside a largest above {KING}; "
+                f"puzzle: train_tasks only works with kind game24 beside a largest above {KING}; "
                 "else it has as many as there are"
             )
         if not 3 <= self.numbers <= 6:
@@ -75,7 +75,7 @@ class PuzzleConfig:
         if self.largest is not None:
             least = {PuzzleKind.COUNTDOWN: 6, PuzzleKind.GAME24: KING}.get(self.kind)
             if least is None:
-                raise SettingsError(f"puzzle: largest acts with kinds countdown and game24 only, not with {self.kind}")
+                raise SettingsError(f"puzzle: largest only works with kinds countdown and game24, not with {self.kind}")
             if not least <= self.largest <= 100:
                 raise SettingsError(f"puzzle: largest must lie in {least}..100 for {self.kind}, not {self.largest}")
         if self.spare < 0 or not 0 < self.skill < 1 or self.train_tasks < 1:

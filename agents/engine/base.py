@@ -51,7 +51,7 @@ class SamplingSettings:
     top_p: float = 1.0
     """Draw from the fewest most probable tokens that together have this probability; 1 draws from all."""
     top_k: int = 0
-    """Draw from so many of the most probable tokens; 0 draws from all."""
+    """Draw from this many of the most probable tokens; 0 draws from all."""
 
     def __post_init__(self) -> None:
         if not 0 < self.top_p <= 1:
@@ -71,13 +71,13 @@ class Request:
     tokens: tuple[int, ...]
     """What is new since the session's last completion; the whole prompt for a new session. May be empty later on."""
     max_tokens: int
-    """At most so many tokens are sampled, at least 1."""
+    """Most tokens to sample, at least 1."""
     seed: int
     """Token k uses number ``skip`` + k of the uniform numbers of Philox(key=seed); 0 <= seed < 2**128."""
     fork_of: int | None = None
     """Open the session as a copy of this open session as it stood after its last completion."""
     fork_at: int | None = None
-    """Copy only so many of its first tokens; None copies all."""
+    """Copy only this many of its first tokens; None copies all."""
     skip: int = 0
     """What was sampled with this seed before: a turn that is sampled in two parts is the turn sampled in one."""
     cut: ThoughtEnds | None = None
@@ -217,5 +217,5 @@ def forked(request: Request, history: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def uniforms(seed: int, n: int, skip: int = 0) -> np.ndarray:
-    """The first ``n`` uniform numbers in [0, 1) of a request, behind the ``skip`` that were used, float64."""
+    """The first ``n`` uniform numbers in [0, 1) of a request after the ``skip`` that were used, float64."""
     return np.random.Generator(np.random.Philox(key=seed)).random(skip + n)[skip:]

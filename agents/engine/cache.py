@@ -122,7 +122,7 @@ class CachePlan:
         self.new, self.past = (max((x(r) for r in singles), default=0) for x in (lambda r: r.new, lambda r: r.past))
 
     def places(self, kv_heads: int) -> Tensor:
-        """Where the new tokens go in a layer with so many key heads."""
+        """Where the new tokens go in a layer with this many key heads."""
         if kv_heads not in self._places:
             self._places[kv_heads] = self.cache.places(kv_heads, self.row_T, self.pos_T)
         return self._places[kv_heads]

@@ -192,7 +192,7 @@ class HFEngine:
         row_T = np.concatenate([rows, np.repeat(run_rows, [r.new for r in runs])])
         pos_T = np.concatenate([state.length_R[rows], *(np.arange(r.past, r.total) for r in runs)])
         n = len(rows)
-        # the runs lie behind the decoded tokens
+        # the runs come after the decoded tokens
         runs = [RowRun(r.start + n, r.stop + n, r.row, r.past) for r in runs]
         keep = np.concatenate([np.arange(n), np.array([r.stop - 1 for r in runs], dtype=np.int64)])
         logits = self.forward(token_T, row_T, pos_T, rows, runs, keep)

@@ -20,7 +20,7 @@ Labels = tuple[bool | None, ...]
 
 
 class JudgeError(RuntimeError):
-    """The judge cannot be used; one line that says how to mend it and holds no secret."""
+    """The judge cannot be used; one line that says how to fix it and holds no secret."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class JudgeSettings:
     """Who calls every action GOOD or BAD. Each setting names the kinds that it acts for."""
 
     kind: JudgeKind | None = None
-    """Who judges."""
+    """The judge: endpoint, policy, critic or oracle."""
     model: str = ""
     """endpoint: name of the model there."""
     base_url: str = "https://dashscope.aliyuncs.com/compatible-mode/v1"
@@ -69,25 +69,25 @@ class JudgeSettings:
     concurrent: int = 20
     """endpoint, policy: how many episodes are judged at once."""
     api_max_retries: int = 200
-    """endpoint: how often a request that failed is made again, each time after a longer wait."""
+    """endpoint: how often a failed request is repeated, each time after a longer wait."""
     timeout: float = 120.0
     """endpoint: seconds that one request may take."""
     patience: float = 900.0
-    """endpoint: seconds after which an episode is given up, with all its retries and waits."""
+    """endpoint: seconds after which an episode is left unjudged, retries and waits included."""
     log_dir: Path | None = None
-    """endpoint: folder for every request and its answer (judge.jsonl); by default they are not kept."""
+    """endpoint: folder for every request and its answer (judge.jsonl); by default none are kept."""
     price_prompt: float = 0.0
-    """endpoint: what a million tokens of requests costs, in any currency."""
+    """endpoint: price of a million prompt tokens, in any currency."""
     price_completion: float = 0.0
-    """endpoint: the same for answers."""
+    """endpoint: price of a million completion tokens."""
     max_reply_tokens: int | None = None
     """endpoint, policy: longest answer; by default 8192 of an endpoint's tokens, 512 of the policy's."""
     max_prompt_tokens: int = 3584
     """policy: an episode whose request is longer is not judged."""
     run: Path | None = None
-    """critic: the run, or one of its checkpoints, whose critic judges; for instance of selfac on the same base."""
+    """critic: the run, or one of its checkpoints, whose critic judges, for example of selfac on the same base."""
     noise: float = 0.0
-    """oracle: chance that a label is turned round."""
+    """oracle: probability that a label is inverted."""
 
     def __post_init__(self) -> None:
         for name, least in (("concurrent", 1), ("api_max_retries", 0), ("max_prompt_tokens", 1)):
@@ -103,7 +103,7 @@ class JudgeSettings:
         for f in fields(self):
             kinds = ACTS.get(f.name)
             if kinds and self.kind not in kinds and getattr(self, f.name) != f.default:
-                raise ValueError(f"judge.{f.name} acts with judge.kind {' or '.join(kinds)} only")
+                raise ValueError(f"judge.{f.name} only works with judge.kind {' or '.join(kinds)}")
         if self.kind == JudgeKind.ENDPOINT:
             _require(bool(self.model), "judge.kind endpoint needs the name of a model there: judge.model")
         if self.kind == JudgeKind.CRITIC:
@@ -137,7 +137,7 @@ def _require_plain(url: str) -> None:
         parts = urlsplit(url)
         port_is_a_number = parts.port is None or parts.port > 0
     except ValueError:
-        raise ValueError("judge.base_url is no address") from None
+        raise ValueError("judge.base_url is not an address") from None
     _require(
         port_is_a_number and parts.scheme in ("http", "https") and bool(parts.hostname),
         "judge.base_url must be an address like https://host/v1",

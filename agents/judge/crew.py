@@ -1,6 +1,6 @@
 """Threads that work through a list, and never keep the process from ending.
 
-Invariant: results are in the order of the items, whoever was quicker; after the first error, or when the caller is
+Invariant: results are in the order of the items, whichever was quicker; after the first error, or when the caller is
 interrupted, ``gone`` is set and nothing new is begun.
 """
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class Crew:
-    """Up to ``size`` daemon threads: one that hangs in a call is left behind when the process ends."""
+    """Up to ``size`` daemon threads: one that hangs in a call does not keep the process from ending."""
 
     def __init__(self, size: int, gone: threading.Event) -> None:
         self.size, self.gone = size, gone

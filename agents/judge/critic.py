@@ -1,7 +1,7 @@
 """A trained critic as a judge: an action is GOOD where what the critic expects of the episode rises over it.
 
 Invariant: every value is read at the shadow prompt of its state, over the very tokens of the episode. The rise over
-action k is r_k + discount V(s_{k+1}) - V(s_k), with V = 0 behind the end of an episode that the environment ended: what
+action k is r_k + discount V(s_{k+1}) - V(s_k), with V = 0 after the end of an episode that the environment ended: what
 was expected and then paid is no fall. An action over which nothing rises is BAD.
 
 Legend of the shape suffixes: A actions, S states.

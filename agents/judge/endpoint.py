@@ -91,14 +91,14 @@ class EndpointJudge:
         try:
             self._url = httpx2.URL(settings.base_url.rstrip("/") + "/chat/completions")
         except httpx2.InvalidURL as error:
-            raise JudgeError(f"--judge.base-url is no address: {error}") from None
+            raise JudgeError(f"--judge.base-url is not an address: {error}") from None
         self._key = key_for(self._url.host, environ)
         if not self._key and self._url.host.endswith((".aliyuncs.com", ".openai.com")):
             name = "OPENAI_API_KEY" if self._url.host.endswith(".openai.com") else "DASHSCOPE_API_KEY"
             raise JudgeError(f"the judge at {settings.base_url} needs a key: export {name}=…")
         if not (self._key.isascii() and self._key.isprintable()):
             raise JudgeError(
-                "the judge's key holds characters that no key has: look at DASHSCOPE_API_KEY, OPENAI_API_KEY"
+                "the judge's key holds characters that no key has: check DASHSCOPE_API_KEY, OPENAI_API_KEY"
             )
         # Its debug lines show the headers of answers, in which an endpoint may repeat what it was sent.
         logging.getLogger("httpcore2").setLevel(logging.INFO)
@@ -129,7 +129,7 @@ class EndpointJudge:
         except _Failed as error:
             if not error.limited:
                 raise JudgeError(
-                    f"the judge at {self.settings.base_url} cannot be asked ({error}): look at --judge.base-url, "
+                    f"the judge at {self.settings.base_url} cannot be reached ({error}): check --judge.base-url, "
                     "--judge.model and the key"
                 ) from None
 
@@ -232,7 +232,7 @@ class EndpointJudge:
         if status in _WRONG or 300 <= status < 400:
             wrong = _WRONG.get(status, "sends its callers elsewhere")
             raise JudgeError(
-                f"the judge at {self.settings.base_url} {wrong} ({why}): look at --judge.base-url, --judge.model and "
+                f"the judge at {self.settings.base_url} {wrong} ({why}): check --judge.base-url, --judge.model and "
                 "the key in DASHSCOPE_API_KEY or OPENAI_API_KEY"
             )
         try:

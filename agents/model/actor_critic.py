@@ -107,7 +107,7 @@ class ActorCritic(nn.Module):
             calibrate(self.value_head, self.critic, wide(read), mean_return)
 
     def remove_value_head(self) -> None:
-        """Leaves a plain policy behind: log-probabilities and greedy output are the same bits as before."""
+        """Leaves a plain policy: log-probabilities and greedy output stay bit-identical."""
         self.value_head = None
 
     def train(self, mode: bool = True) -> ActorCritic:
@@ -284,7 +284,7 @@ def _with_lora(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
 def _entropy(logp_NV: Tensor) -> Tensor:
     """In nats. Normalised once more: a rounding error of the log-softmax would otherwise count H - 1 times.
 
-    The clamp only matters for logits of -inf: 0 * -inf is no number.
+    The clamp only matters for logits of -inf: 0 * -inf is NaN.
     """
     p_NV = logp_NV.exp()
     total_N = p_NV.sum(-1)

@@ -70,7 +70,7 @@ def compare(old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
     if odd:
         whose = "is missing in the file" if odd[0] in old else "is not part of this model"
         raise ModelError(
-            f"the adapter does not fit: {odd[0]} {whose} ({len(odd)} such); same model, same LoRA targets?"
+            f"the adapter does not fit: {odd[0]} {whose} ({len(odd)} in all); same model, same LoRA targets?"
         )
     for name, tensor in old.items():
         if new[name].shape != tensor.shape:
@@ -89,7 +89,7 @@ def from_bytes(model: Model, head: Head, data: bytes) -> None:
     try:
         new = parse(data)
     except SafetensorError as error:
-        raise ModelError(f"these bytes are no adapter: {error}") from error
+        raise ModelError(f"these bytes are not an adapter: {error}") from error
     load_state(model, head, new)
 
 

@@ -34,17 +34,17 @@ class CriticSettings:
     """The value head: a small MLP on the hidden state of the last token of a critic prompt."""
 
     prompt: str = CRITIC_TEXT
-    """System message of the shadow prompt that is hung under every state. When empty, none is: values are read at the
-    last token of the state itself, where the policy begins its answer, and no more is encoded than without a critic."""
+    """System message of the critic prompt that is appended to every state. When empty, values are read at the last
+    token of the state itself, at no extra cost."""
     hidden: int = 128
-    """Width of its hidden layers."""
+    """Width of the value head's hidden layers."""
     layers: int = 1
-    """How many hidden layers it has."""
+    """Number of hidden layers of the value head."""
     start: Start = Start.ZERO
-    """What every value is before the first update."""
+    """The value of every state before the first update."""
     standardize: bool = False
-    """Centre and scale what the head reads by its mean and deviation over the first update's episodes. The hidden state
-    of a prompt that is always the same differs little between states, next to what they have in common."""
+    """Standardise the head's input by its mean and deviation over the first update's episodes: after a fixed prompt,
+    hidden states differ little between states."""
     detach_body: bool = False
     """Ablation: the critic's gradient stops at the value head and does not reach LoRA."""
 
@@ -54,15 +54,15 @@ class SeparateCriticSettings:
     """A critic of its own on the policy's frozen base: a second LoRA adapter, and a small MLP on every token."""
 
     rank: int = 8
-    """Rank of each of its LoRA matrix pairs."""
+    """Rank of each of the critic's LoRA matrix pairs."""
     alpha: float = 16
-    """Its LoRA scale: the update is multiplied by alpha / rank."""
+    """The critic's LoRA scale: the update is multiplied by alpha / rank."""
     hidden: int = 128
-    """Width of the hidden layers of its value head."""
+    """Width of the value head's hidden layers."""
     layers: int = 1
-    """How many hidden layers that has."""
+    """Number of hidden layers of the value head."""
     start: Start = Start.ZERO
-    """What every value is before the first update."""
+    """The value of every state before the first update."""
     standardize: bool = False
-    """Centre and scale what the head reads by its mean and deviation over the first update's episodes. The hidden state
-    of a prompt that is always the same differs little between states, next to what they have in common."""
+    """Standardise the head's input by its mean and deviation over the first update's episodes: after a fixed prompt,
+    hidden states differ little between states."""

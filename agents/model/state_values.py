@@ -1,7 +1,7 @@
 """Asks the critic what states are worth, for many episodes in one pass.
 
 Invariant: a value is read at the shadow prompt of its state, over the very tokens of the episode; what episodes have in
-common is read once, and no state is asked about that nobody wants to know of.
+common is read once, and only states whose value is wanted are evaluated.
 
 Legend of the shape suffixes: N states that are asked about, S states.
 """

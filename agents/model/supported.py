@@ -1,7 +1,7 @@
 """Checks that a model reads token trees exactly; every model that would silently be wrong is refused.
 
 First the config is read (cheap, clear messages), then a tiny tree is run through the model and compared with ordinary
-forwards of its paths, which also catches what nobody thought of.
+forwards of its paths, which also catches what no config shows.
 
 Legend: T tokens, N rows of one path, V vocabulary.
 """
@@ -33,7 +33,7 @@ def check_config(model: PreTrainedModel) -> None:
     if getattr(model, "_is_stateful", False):
         raise ModelError(f"{name} carries a recurrent state, which cannot branch: use a full-attention model")
     if getattr(config, "is_encoder_decoder", False) or not getattr(config, "is_causal", True):
-        raise ModelError(f"{name} is no causal decoder: use a causal language model")
+        raise ModelError(f"{name} is not a causal decoder: use a causal language model")
     for key in ("attn_logit_softcapping", "attention_chunk_size"):
         if getattr(config, key, None):
             raise ModelError(f"{name} sets {key}, which attention over trees does not implement: use another model")

@@ -1,6 +1,6 @@
 """ReAct: one action for every state, until the environment ends the episode.
 
-Where the environment's turns are thought factors (as on the slides about CoT: a_k is a thought with its
+Where the environment's turns are thought factors ([Self-AC slides, CoT]: a_k is a thought with its
 blank line, o_k is empty), an episode is one message of the model. It begins with the environment's opening words, which
 belong to the first state; every action is cut after the token that completes its blank line, and the state after it has
 no tokens; the last allowed turn goes on to the end of the message.

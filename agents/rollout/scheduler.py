@@ -131,7 +131,7 @@ class Scheduler(Generic[S]):
             close_all(self.spare)  # the first error is the one to be seen
             raise
         finally:
-            # After an interrupt nobody waits for an environment that may hang.
+            # After an interrupt do not wait for an environment that may hang.
             self.pool.shutdown(wait=False, cancel_futures=True)
         return Played([self.done[i] for i in range(len(self.jobs))], self.broken, self.stood_still)
 

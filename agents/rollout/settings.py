@@ -10,16 +10,16 @@ class ReActSettings:
     """How an episode is played."""
 
     max_action_tokens: int = 96
-    """Longest action in tokens; a longer one is cut and, as a rule, not understood by the environment."""
+    """Longest action in tokens; a longer one is cut, and most environments then refuse it."""
     max_tokens: int = 2048
     """Longest episode in tokens; a longer one is truncated."""
     call_limit: int = 0
-    """So many actions are answered with an observation; what is done after that ends the episode, or is not done at
-    all, and the episode is truncated. 0: the environment's own limit."""
+    """Actions that are answered with an observation; the next one must end the episode, or the episode is truncated. 0:
+    the environment's own limit."""
     name_empty: bool = False
-    """Say ``Tool(NAME) returned empty output.`` where an action was answered with nothing."""
+    """Answer an action that returns nothing with ``Tool(NAME) returned empty output.``"""
     oracle: bool = False
-    """Record what the environment knows of every state: its own chance of success. The agent never sees it."""
+    """Record the environment's own chance of success in every state. The agent never sees it."""
 
     def __post_init__(self) -> None:
         if self.call_limit < 0:
@@ -31,11 +31,11 @@ class FaultSettings:
     """What is done about environments that break; a bad action of the model is no fault."""
 
     retries: int = 2
-    """How often an episode is played again after its environment broke; then it is left out of the update."""
+    """Times an episode is played again after its environment broke; then it is left out of the update."""
     max_rate: float = 0.5
     """The run stops when more than this share of the last 200 attempts broke."""
     stall_seconds: float = 900.0
-    """The run stops when no episode has ended for so long."""
+    """The run stops when no episode has ended for this many seconds."""
 
     def __post_init__(self) -> None:
         if self.retries < 0:

@@ -45,7 +45,7 @@ class Slot:
         return self.player.turn(completion)
 
     def abandon(self) -> None:
-        """Closes an environment that is broken, or that nobody needs any more."""
+        """Closes an environment that is broken or no longer needed."""
         if self.env is not None:
             close_all([self.env])
 
@@ -66,7 +66,7 @@ def rejoined(player: ReAct, make_env: MakeEnv) -> PlayableEnv:
 
 
 def close_all(envs: Iterable[PlayableEnv]) -> None:
-    """Closes environments that nobody needs any more, broken ones too."""
+    """Closes environments, broken ones too."""
     for env in envs:
         with contextlib.suppress(Exception):
             env.close()

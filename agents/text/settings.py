@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CRITIC_TEXT = "Critic Mode! Evaluate the current state with a single expressive word:"
-"""The shadow prompt of the Self-AC slides."""
+"""The shadow prompt of Self-AC [Self-AC slides]."""
 
 
 @dataclass(frozen=True)

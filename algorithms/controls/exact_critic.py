@@ -45,11 +45,11 @@ class ExactCritic(TurnClip, Algorithm[ExactCredit]):
     group: int = 1
     """Episodes per task."""
     gae_lambda: float = 0.0
-    """0 credits a turn with what it changed by itself, 1 with the verdict less the chance there was before it."""
+    """GAE lambda: 0 credits a turn with the change it made, 1 with the outcome minus the chance before it."""
     normalize: AdvantageScale = AdvantageScale.STD
     """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
     std_floor: float | None = None
-    """Smallest deviation that is divided by; 0.1 unless said otherwise."""
+    """Smallest standard deviation to divide by; 0.1 if not set."""
 
     def __post_init__(self) -> None:
         require_usual(self)

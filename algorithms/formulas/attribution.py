@@ -91,7 +91,7 @@ class Steps:
 
 
 def path_matrix(batch: Batch) -> Tensor:
-    """action_LK: the actions on the path of each leaf, from the root on; -1 behind the last one."""
+    """action_LK: the actions on the path of each leaf, from the root on; -1 after the last one."""
     span_A = batch.hi_A - batch.lo_A
     action_P = torch.repeat_interleave(torch.arange(span_A.numel(), device=span_A.device), span_A)
     first_A = span_A.cumsum(0) - span_A
@@ -177,5 +177,5 @@ def fused(
 
 
 def suffix_sums(c_LK: Tensor, said_LK: Tensor) -> Tensor:
-    """A_k = the sum of c_j over the steps j >= k of the episode, undiscounted; 0 behind the last step."""
+    """A_k = the sum of c_j over the steps j >= k of the episode, undiscounted; 0 after the last step."""
     return c_LK.flip(1).cumsum(1).flip(1) * said_LK

@@ -164,7 +164,7 @@ def scale_advantage(adv: Tensor, weight: Tensor, how: AdvantageScale, floor: flo
 def require_floor(floor: float | None, how: AdvantageScale) -> None:
     """Raises ValueError unless `scale_advantage` takes ``floor``, and it acts; for the hyper-parameter std_floor."""
     require((floor or 0) >= 0, f"std_floor must not be negative, but is {floor}")
-    require(floor is None or how != AdvantageScale.NONE, "std_floor acts with normalize std or whiten only")
+    require(floor is None or how != AdvantageScale.NONE, "std_floor only works with normalize std or whiten")
 
 
 def explained_variance(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:

@@ -26,9 +26,9 @@ class KLPenalty:
     """Settings of the divergence from the reference policy."""
 
     kl_coef: float = 0.0
-    """Weight of the divergence from the reference policy (LoRA off)."""
+    """Weight of the KL divergence from the reference policy (LoRA off)."""
     kl: KL = KL.K3
-    """Estimator of that divergence."""
+    """Estimator of the KL divergence."""
 
     def penalised(
         self,

@@ -18,13 +18,13 @@ class PretrainSettings:
     seed: int = 0
     """Seed of the weights, the demonstrations and their order."""
     flaw: float = 0.65
-    """Share of the places where it can that the demonstrator makes its systematic mistake."""
+    """Probability of the demonstrator's systematic mistake, wherever it can be made."""
     demonstrations: int = 15000
     """Episodes of the scripted expert on training tasks."""
     steps: int = 2000
     """Gradient steps."""
     batch: int = 8
-    """Demonstrations a step."""
+    """Demonstrations per step."""
     muon_lr: float = 0.02
     """Peak learning rate of the matrices inside the layers (Muon)."""
     adam_lr: float = 4e-3
@@ -36,14 +36,14 @@ class PretrainSettings:
     drill_texts: int = 0
     """Number of texts with reading exercises; 0 is as many as demonstrations."""
     read: float = 0.0
-    """Weight of predicting each next token of those texts, for environments in which the agent looks for what does not
-    belong in a text."""
+    """Weight of predicting each next token of those texts, for environments in which the agent looks for what is out of
+    place in a text."""
     recall: float = 0.0
-    """Weight of recalling, after the critic prompt, the last tokens before it. A large model attends to what it has
-    read; a tiny one that never learned to has nothing to value a state by. The answering layer is then discarded."""
+    """Weight of recalling, after the critic prompt, the last tokens before it: a tiny model that never learned to
+    attend to them cannot value a state. The answering layer is then discarded."""
     predict: float = 0.0
-    """Weight of predicting, after the critic prompt, whether the demonstration succeeds, and the oracle's chance of
-    success in the state. A critic sees a mistake only where the model has learned to notice it."""
+    """Weight of predicting, after the critic prompt, the demonstration's success and the oracle's chance of success. A
+    critic can only see a mistake that the model has learned to notice."""
     recall_prompt: str = CRITIC_TEXT
     """The critic prompt of recall and predict: the one that the critic will have (``--critic.prompt``)."""
     shape: TinySettings = field(default_factory=TinySettings)
@@ -53,11 +53,11 @@ class PretrainSettings:
         if self.drill_texts < 0:
             raise ValueError(f"pretrain: drill_texts must be at least 0, not {self.drill_texts}")
         if self.drill_texts and not self.drills:
-            raise ValueError("pretrain: drill_texts acts with drills above 0 only")
+            raise ValueError("pretrain: drill_texts only works with drills above 0")
         if self.read and not self.drills:
-            raise ValueError("pretrain: read acts with drills above 0 only")
+            raise ValueError("pretrain: read only works with drills above 0")
         for name in ("read", "recall", "predict"):
             if getattr(self, name) < 0:
                 raise ValueError(f"pretrain: {name} must not be negative, but is {getattr(self, name)}")
         if self.recall_prompt != CRITIC_TEXT and not (self.recall or self.predict):
-            raise ValueError("pretrain: recall_prompt acts with recall or predict above 0 only")
+            raise ValueError("pretrain: recall_prompt only works with recall or predict above 0")

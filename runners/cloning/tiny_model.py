@@ -1,4 +1,4 @@
-"""The tiny model: a tokenizer from an environment's texts, and a small transformer that clones demonstrations.
+"""The tiny model: a tokenizer from an environment's texts, and a small transformer made by behaviour cloning.
 
 The demonstrator is the environment's scripted expert with a systematic flaw: it makes the same kind of mistake most of
 the time, so that the behaviour-cloned model is wrong on purpose and reinforcement learning has something to fix. The
@@ -104,7 +104,7 @@ def _make(env: TextEnv, settings: PretrainSettings, console: Console, folder: Pa
         chains = [chain(chat, one) for one in shown]
         drills = [drill_tree(chat, drill) for drill in _drills(env, settings, settings.drill_texts or len(chains))]
         if settings.read and not drills:
-            raise SettingsError(f"pretrain: {env.name} has no texts that are exercised on: leave out read")
+            raise SettingsError(f"pretrain: {env.name} has no reading exercises: leave out read")
         model = build_model(tokenizer, settings.shape, settings.seed)
         fit(model, chains, drills, chat.critic_prompt(settings.recall_prompt), settings, bar, console)
     hf_logging.disable_progress_bar()

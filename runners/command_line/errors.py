@@ -14,7 +14,7 @@ class UserError(Exception):
 def run_program(main: Callable[[], None]) -> None:
     """Runs ``main``; an error that the user can fix ends it with one line on stderr and exit status 2.
 
-    Where nobody reads its output any more, as behind ``| head``, it ends without a word and with a shell's status.
+    When its output is closed, as by ``| head``, it ends silently with a shell's status.
     """
     from agent_envs.core import BackendUnavailable, SettingsError
     from agents.text.errors import ChatError, EngineError, ModelError

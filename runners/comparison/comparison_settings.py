@@ -43,29 +43,29 @@ class Compare:
     env: str = "wiki"
     """Environment to learn; its settings are the flags --ENV.…"""
     algos: tuple[str, ...] = ()
-    """Algorithms, each with its default settings; other entrants stand in the settings file."""
+    """Algorithms, each with its default settings; the settings file may define other entrants."""
     seeds: int = 5
     """Runs of each entrant, with the seeds 0, 1, …"""
     env_steps: int = 50_000
     """Environment steps of each run."""
     jobs: int = 1
-    """Runs at once, each in a process of its own."""
+    """Runs in parallel, each in its own process."""
     out: Path | None = None
     """Folder of the runs and of the report; by default runs/compare-ENV."""
     baseline: str = ""
-    """Entrant that the others are compared with; by default the first one."""
+    """Entrant to compare with; by default the first one."""
     test_tasks: int = 500
-    """Test tasks that every last policy plays, once sampled and once greedily."""
+    """Test tasks for each final policy, played once sampled and once greedily."""
     pass_samples: int = 0
     """Episodes of each of `pass_tasks` test tasks, for pass@k; 0 for none."""
     pass_tasks: int = 100
     """Test tasks for pass@k."""
     credit_episodes: int = 0
-    """Episodes with which each seed's entrants are asked whom they credit (runners/credit.py); 0 for none."""
+    """Episodes on which the credit of each seed's entrants is measured (turnwise credit); 0 for none."""
     credit_group: int = 8
-    """Episodes of one task among them."""
+    """Episodes per task among them."""
     tune_env_steps: int = 0
-    """Environment steps of each run of the tuning; 0 for as many as the others have."""
+    """Environment steps of each tuning run; 0: as many as the other runs."""
 
     def __post_init__(self) -> None:
         if self.seeds < 2:
@@ -147,7 +147,7 @@ class ComparisonPlan:
                     raise UserError(f"entrant {name}: tuning needs evaluations on validation tasks: set eval_every")
                 run = replace(entrant, name=f"{name}-{i + 1}").run(parent, self.compare.seeds)
                 if any(_same(run, other) for other in found[name]):
-                    raise UserError(f"tune: setting {i + 1} of {name} is one that was tried before")
+                    raise UserError(f"tune: setting {i + 1} of {name} was tried before")
                 found[name].append(run)
         return found
 

@@ -33,7 +33,7 @@ class History:
     rows: Sequence[Mapping[str, float]]
     """Every update's metrics, with ``busy_seconds``, which leaves out evaluations, checkpoints and the start."""
     valid: Sequence[Mapping[str, float]]
-    """{"env_steps", "sampled", "greedy"}: mean success after so many steps."""
+    """{"env_steps", "sampled", "greedy"}: mean success after these steps."""
 
     def column(self, key: str) -> list[float]:
         return [float(row[key]) for row in self.rows]

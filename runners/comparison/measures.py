@@ -75,7 +75,7 @@ def measured(pass_samples: int) -> list[str]:
 
 
 def ks(samples: int) -> list[int]:
-    """The k of pass@k that so many samples allow: 1, 2, 4, 8, …"""
+    """The k of pass@k that this many samples allow: 1, 2, 4, 8, …"""
     return [2**i for i in range(20) if 2**i <= samples]
 
 

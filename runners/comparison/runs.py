@@ -113,7 +113,7 @@ def job_of(run: PlannedRun, logs: Path, measured: Measured | None) -> ProcessJob
 def credit_steps(
     runs: Sequence[PlannedRun], player: PlannedRun, out: Path, episodes: int, group: int
 ) -> Iterator[Sequence[str]]:
-    """What asks the runs whom they credit on episodes of ``player``, where that was not done yet."""
+    """The command that measures the runs' credit on episodes of ``player``, unless that is done."""
     flags = {"episodes": episodes, "group": group, "seed": player.seed}
     folders = [str(run.folder) for run in runs]
     try:

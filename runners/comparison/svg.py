@@ -18,7 +18,7 @@ COLOURS = 10
 
 @dataclass(frozen=True)
 class PlotLine:
-    """One entrant's line; entries that are no number are gaps."""
+    """One entrant's line; NaN entries are gaps."""
 
     name: str
     place: int
@@ -32,7 +32,7 @@ class PlotLine:
 
 @dataclass(frozen=True)
 class Dot:
-    """One entrant's mean and interval, and the single runs behind it."""
+    """One entrant's mean and interval, and its single runs."""
 
     name: str
     place: int
@@ -49,7 +49,7 @@ def mark(place: int) -> str:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers from ``low`` to ``high``, about so many. One number where there is no room between them."""
+    """About ``about`` round numbers from ``low`` to ``high``; one number where there is no room for more."""
     span = high - low
     if not (span > 0 and math.isfinite(span)):
         return [low]

@@ -184,7 +184,7 @@ def counts(turns: Turns) -> dict[str, float]:
 
 
 def by_turn(turns: Turns, least: int = 30) -> list[dict[str, float | None]]:
-    """Critic and credit at each place in the episode that at least so many episodes reached."""
+    """Critic and credit at each turn that at least ``least`` episodes reached."""
     rows: list[dict[str, float | None]] = []
     for k in range(int(turns.turn.max()) + 1 if len(turns.turn) else 0):
         mine = turns.where(turns.turn == k)

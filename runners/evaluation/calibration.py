@@ -45,7 +45,7 @@ class States:
     value: Vector
     success: Vector
     oracle: Vector
-    """The environment's chance of success; no number where it told none."""
+    """The environment's chance of success; NaN where it has none."""
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> States:
         return States(**{name: x[chosen] for name, x in vars(self).items()})

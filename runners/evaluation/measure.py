@@ -58,7 +58,7 @@ class PlayedTasks:
         return [(sum(bool(e.success) for e in mine), len(mine)) for mine in self._of_tasks()]
 
     def pass_at(self, k: int) -> Interval:
-        """Unbiased pass@k with its interval, over the tasks with so many episodes."""
+        """Unbiased pass@k with its interval, over the tasks with at least k episodes."""
         return bootstrap([pass_at_k(n, right, k) for right, n in self.right_of() if n >= k])
 
     def metric(self, name: str) -> dict[str, float]:
@@ -88,7 +88,7 @@ def has_oracle(env: TextEnv, split: str) -> bool:
 
 
 def pick_tasks(env: TextEnv, split: str, n: int) -> list[Task]:
-    """``n`` tasks spread evenly over a split: always the same ones. Raises UserError when there are not so many."""
+    """``n`` tasks spread evenly over a split: always the same ones. Raises UserError when there are fewer."""
     tasks = env.tasks(split)
     if n > len(tasks):
         raise UserError(f"the {split} split of {env.name} has {len(tasks)} tasks, not {n}")
@@ -114,5 +114,5 @@ def evaluate_tasks(
         job = bar.add_task("", total=len(jobs))
         played = controller.play(jobs, sampling, on_end=lambda: bar.advance(job), search=search)
     if not played.episodes:
-        raise UserError(f"no episode was played to its end; the last one broke so: {played.faults[-1]}")
+        raise UserError(f"no episode was played to its end; the last one failed with: {played.faults[-1]}")
     return PlayedTasks(tuple(played.outcomes), samples)

@@ -27,7 +27,7 @@ def by_kind(
 ) -> dict[str, dict[str, Any]]:
     """{kind: {"turns", "share", "change", "success"}}, the last three with intervals; no change without values.
 
-    The change over a turn is r + V(s') - V(s), with V = 0 behind the end of an episode that the environment ended.
+    The change over a turn is r + V(s') - V(s), with V = 0 after the end of an episode that the environment ended.
     """
     rows: list[tuple[int, str, float, float, int]] = []
     tasks: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """The scores of an episode turn by turn, for a reader who may not see how it ended.
 
-Invariant: `success` is read by whoever measures, and by the oracle, only.
+Invariant: only the measurement and the oracle read `success`.
 """
 
 from __future__ import annotations

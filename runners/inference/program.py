@@ -29,7 +29,7 @@ from runners.workers.controller import Controller
 
 @dataclass(frozen=True)
 class Study:
-    """What is measured, and with whom."""
+    """What is measured, with which scorers."""
 
     agent: Agent
     kinds: tuple[ScorerKind, ...]
@@ -50,7 +50,7 @@ class Player:
     critic: Critic | None = None
     discount: float = 1.0
     verifies: bool = False
-    """Whether V behind an answer learned the outcome."""
+    """Whether V after an answer learned the outcome."""
 
     def play(self, tasks: Sequence[Task], asked: Study, samples: int, search: SearchPlan | None = None) -> PlayedTasks:
         return evaluate_tasks(

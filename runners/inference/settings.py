@@ -42,8 +42,8 @@ class BestOfN:
     """How many episodes are chosen from."""
 
     n: tuple[int, ...] = (2, 4, 8)
-    """Episodes per task, one budget each. As many as the largest number are played, once, for all scorers; a smaller n
-    is measured on all groups of n that they divide into."""
+    """Episodes per task, one budget each. The largest number is played once for all scorers; a smaller n is measured on
+    all groups of n within it."""
 
     def __post_init__(self) -> None:
         if not self.n or min(self.n) < 2 or len(set(self.n)) < len(self.n):
@@ -67,10 +67,10 @@ class EarlyStop:
     """When an episode is given up."""
 
     max_loss: float = 0.01
-    """The threshold is the highest that loses no more than this share of the validation episodes to success, at the
+    """The threshold is the highest one that loses at most this share of the validation episodes to success, at the
     upper end of the 95 % interval over tasks."""
     first: int = 1
-    """So many turns are taken in any case."""
+    """Turns that are always played."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_loss < 1 or self.first < 0:
@@ -84,7 +84,7 @@ class Likelihood:
     form: LogprobForm = LogprobForm.MEAN
     """Mean or sum over the actions of log pi(action)."""
     weight: float = 0.0
-    """What a unit of log-probability counts beside the value; 0: chosen on validation tasks."""
+    """Weight of a unit of log-probability next to the value; 0: chosen on validation tasks."""
 
     def __post_init__(self) -> None:
         if self.weight < 0:
@@ -96,7 +96,7 @@ class Validation:
     """What thresholds and weights are chosen on."""
 
     tasks: int = 200
-    """Validation tasks; none of them is measured."""
+    """Validation tasks; they are not measured."""
 
     def __post_init__(self) -> None:
         if self.tasks < 1:
@@ -106,10 +106,10 @@ class Validation:
 def check_scorers(agent: Agent, asked: Sequence[ScorerKind]) -> None:
     """Raises ValueError for scorers that would have no effect."""
     if asked and agent == Agent.REACT:
-        raise ValueError("scorer acts with agent best-of-n, tot or early-stop only: react does not choose")
+        raise ValueError("scorer only works with agent best-of-n, tot or early-stop: react does not choose")
     for kind in asked:
         if kind not in FITTING[agent]:
-            raise ValueError(f"{agent} cannot go by the scorer {kind}; there are {', '.join(FITTING[agent])}")
+            raise ValueError(f"{agent} cannot use the scorer {kind}; there are {', '.join(FITTING[agent])}")
     if len(set(asked)) < len(asked):
         raise ValueError("a scorer is named twice")
 

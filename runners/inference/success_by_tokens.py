@@ -15,7 +15,7 @@ from runners.statistics.intervals import Interval, bootstrap, bootstrap_gain
 
 @dataclass(frozen=True)
 class Point:
-    """One scorer at one budget. A task that was never played to an end is no number."""
+    """One scorer at one budget. A task that was never played to an end is NaN."""
 
     agent: str
     scorer: str

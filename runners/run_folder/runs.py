@@ -56,7 +56,7 @@ def is_run(path: str | Path) -> bool:
 def read_run(folder: Path) -> SavedRun:
     """The settings of a run. Raises UserError when the folder is none."""
     if not is_run(folder):
-        raise UserError(f"{folder} is no run folder: {CONFIG}, {BASE} and checkpoints/ belong to one")
+        raise UserError(f"{folder} is not a run folder: {CONFIG}, {BASE} and checkpoints/ belong to one")
     return SavedRun(folder, read_settings(["--config", str(folder / CONFIG)]))
 
 

@@ -55,8 +55,8 @@ class Train:
     algo: str = "selfac"
     """Algorithm; its hyper-parameters are the flags --ALGO.…"""
     agent: str = "react"
-    """react takes one action in every state, tot searches a tree of actions led by the critic (--tot.…). Evaluations
-    during the run play react in either case: they measure the policy."""
+    """How a task is played: react takes one action in every state, tot searches a tree led by the critic (--tot.…).
+    Evaluations during the run always play react."""
     engine: str = "hf"
     """Engine that samples the episodes; its settings are the flags --ENGINE.…"""
     model: str = TINY
@@ -64,13 +64,13 @@ class Train:
     out: Path | None = None
     """Run folder; by default runs/ENV-ALGO-SEED-TIME."""
     init_from: Path | None = None
-    """A run to start from: its adapter is merged into the base model, which is also the reference of the KL."""
+    """A run to start from: its adapter is merged into the base model, which is also the KL reference."""
     seed: int = 0
-    """Seed of everything random in the run; the same seed plays the same episodes."""
+    """Seed of all random draws; the same seed plays the same episodes."""
     updates: int = 60
-    """Number of updates: episodes are played, then learned from."""
+    """Number of updates. Each plays episodes and learns from them."""
     env_steps: int = 0
-    """Number of environment steps (turns of all episodes) after which the run ends, in place of `updates`; 0: off."""
+    """Environment steps (turns of all episodes) after which the run ends, in place of `updates`; 0: off."""
     episodes: int = 128
     """Episodes per update; an algorithm with groups plays episodes / group tasks."""
     minibatches: int = 4
@@ -82,39 +82,39 @@ class Train:
     value_lr: float = 1e-3
     """Peak learning rate of the value head, or of a separate critic."""
     value_updates: int = 0
-    """First updates in which only the critic learns (with a shared body: only the value head). With as many as
-    `updates`, a critic is trained for a policy that stays as it is, for search or best-of-n."""
+    """First updates in which only the critic learns (with a shared body: only the value head). Set it to `updates` to
+    train a critic for a fixed policy, for search or best-of-n."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
     replay_steps: int = 0
     """Extra steps of the critic alone after each update, on minibatches of the last `replay_updates` updates."""
     replay_updates: int = 4
-    """Number of updates that are replayed, the present one included; a checkpoint keeps their episodes."""
+    """Number of updates that are replayed, the current one included; checkpoints keep their episodes."""
     replay_body: bool = False
-    """Let replay steps also train what the critic shares with the policy. Otherwise only the value head learns, from
-    stored hidden states, which costs next to nothing."""
+    """Replay steps also train what the critic shares with the policy. Otherwise only the value head learns, from stored
+    hidden states, at almost no cost."""
     correction: Correction = Correction.NONE
-    """Correction where the engine's probabilities differ from the trainer's: each token is weighted by their ratio, or
-    by that of its episode, truncated at correction_high or masked outside correction_low … correction_high."""
+    """Correction where the engine's probabilities differ from the trainer's: each token is weighted by the ratio of the
+    token, or of its episode, truncated at correction_high or masked outside correction_low … correction_high."""
     correction_low: float = 0.0
-    """Smallest ratio that is kept, for the masks."""
+    """Smallest ratio that the masks keep."""
     correction_high: float = 2.0
-    """Largest ratio."""
+    """Largest ratio that is kept, or at which ratios are truncated."""
     temperature: float = 1.0
     """Temperature of sampling and of the trainer's log-probabilities."""
     top_p: float = 1.0
-    """Sample from the most probable tokens that together have this probability. Below 1 the ratio of trainer and engine
-    is biased; a warning says by how much."""
+    """Sample from the most probable tokens that together have this probability. Below 1 the trainer-engine ratio is
+    biased; a warning says by how much."""
     top_k: int = 0
-    """Sample from this many of the most probable tokens; 0 is all. It biases the ratio, too."""
+    """Sample from this many of the most probable tokens; 0 is all. It biases the ratio too."""
     token_budget: int = 16384
     """Tokens per forward pass; larger minibatches are cut into subtrees with the same gradient."""
     slots: int = 128
     """Episodes that one worker plays at once."""
     workers: int = 0
-    """Processes that play episodes, in portions of `slots`; with 0 the trainer's own process plays them."""
+    """Processes that play episodes, in portions of `slots`; 0 plays them in the trainer's own process."""
     exact: bool = True
-    """Wait for slow environments, so that the same seed gives the same bits whatever the timing."""
+    """Wait for slow environments, so that runs with the same seed are bit-identical whatever the timing."""
     eval_every: int = 10
     """Updates between evaluations on validation tasks; 0 for none."""
     eval_tasks: int = 128
@@ -124,7 +124,7 @@ class Train:
     save_every: int = 1
     """Updates between checkpoints; a killed run loses at most this many."""
     keep_last: int = 2
-    """Number of newest checkpoints that are kept, beside the one with the best validation success."""
+    """Number of newest checkpoints to keep, besides the one with the best validation success."""
     max_skipped: int = 5
     """The run stops after this many steps in a row whose loss or gradient is not finite."""
     device: str = "auto"
@@ -132,7 +132,7 @@ class Train:
     dtype: str = "float32"
     """Type of the frozen weights: float32, bfloat16 or auto (as saved)."""
     threads: int = 1
-    """Threads of torch in this process; small models are fastest with one."""
+    """Torch threads in this process; small models are fastest with one."""
 
     def divides_into(self, group: int) -> bool:
         """Whether the episodes of an update make whole groups, at least one for each minibatch."""
@@ -163,14 +163,14 @@ class Train:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
         if not self.replay_steps and (self.replay_body or self.replay_updates != 4):
-            raise ValueError("replay_updates and replay_body act with replay_steps only")
+            raise ValueError("replay_updates and replay_body only work with replay_steps")
         if not 0 <= self.correction_low < 1 < self.correction_high:
             raise ValueError("correction_low must lie in 0..1 and correction_high above 1")
         masks = self.correction in (Correction.TOKEN_MASK, Correction.SEQUENCE_MASK)
         if self.correction_low > 0 and not masks:
-            raise ValueError("correction_low acts with correction token_mask or sequence_mask only")
+            raise ValueError("correction_low only works with correction token_mask or sequence_mask")
         if self.correction_high != 2.0 and self.correction == Correction.NONE:
-            raise ValueError("correction_high acts with a correction only")
+            raise ValueError("correction_high only works with a correction")
         if self.init_from is not None and self.model != TINY:
             raise ValueError("with init_from the base model is that of the earlier run: leave model out")
 

@@ -70,7 +70,7 @@ def over_seeds(
     The grids, all of one shape, are paired: each draw takes the same seeds and the same tasks of all of them. The
     percentiles are those of the expanded bootstrap, which makes up for few seeds: the tail is that of Student's t with
     n - 1 degrees of freedom, times sqrt(n / (n - 1)) [Hesterberg 2015, "What teachers should know about the
-    bootstrap"]. Entries that are no number are left out of the means. Raises ValueError for less than two seeds.
+    bootstrap"]. NaN entries are left out of the means. Raises ValueError for less than two seeds.
     """
     seeds, tasks = grids[0].shape
     if seeds < 2 or any(grid.shape != (seeds, tasks) for grid in grids):

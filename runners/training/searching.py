@@ -25,7 +25,7 @@ def search_of(settings: RunSettings) -> SearchPlan | None:
     if algorithm.sampling.group != 1:
         raise UserError("--agent tot searches a task once: leave the algorithm's group at 1 and set --tot.branch")
     if tot.seconds:
-        raise UserError("--tot.seconds makes a run that nothing can repeat: set --tot.nodes or --tot.tokens to train")
+        raise UserError("--tot.seconds makes a run that cannot be repeated: set --tot.nodes or --tot.tokens to train")
     check_slots(tot, train.slots)
     return SearchPlan(tot, Scoring(ScorerKind.VALUE, discount=algorithm.values.discount))
 

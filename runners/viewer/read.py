@@ -19,7 +19,7 @@ from runners.command_line.errors import UserError
 from runners.viewer.records import Episode, damage
 
 SPREAD = 5
-"""Updates that are shown at least, where there are so many."""
+"""Updates that are shown at least, where the run has as many."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def damaged(file: Path, number: int, why: str) -> NoReturn:
 
 
 def _no_number(name: str) -> None:
-    """NaN and Infinity are not JSON, and mean "no number" wherever a run could have written them."""
+    """NaN and Infinity are not JSON; both are read as None."""
 
 
 def _yaml(file: Path) -> dict[str, Any]:

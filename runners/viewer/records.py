@@ -1,7 +1,7 @@
 """One line of episodes.jsonl in the form that the page needs.
 
 Invariant: every number is finite or None, every text a str, and the three lists of a turn are equally long; a line that
-cannot be made so is named as damaged, never mended. Lines written before values, advantages and attempts were recorded
+cannot be made so is reported, not repaired. Lines written before values, advantages and attempts were recorded
 are read with None in their place.
 """
 

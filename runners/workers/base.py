@@ -36,7 +36,7 @@ class PlaySpec:
 
 
 class WorkerLost(RuntimeError):  # noqa: N818
-    """A worker's process ended, or said nothing, more often than is put up with."""
+    """A worker's process ended, or did not answer, more often than is allowed."""
 
 
 class StaleWorker(RuntimeError):  # noqa: N818
@@ -47,7 +47,7 @@ class Workers(Protocol):
     """Plays portions of episodes."""
 
     def start(self) -> str:
-        """Makes every worker ready. Returns one line about how the policy is run; raises what the user can mend."""
+        """Makes every worker ready. Returns one line about how the policy is run; raises what the user can fix."""
 
     def load(self, version: int, adapter: bytes, sha256: str) -> None:
         """Gives every worker a policy: safetensors bytes of an adapter, or BASE_MODEL.

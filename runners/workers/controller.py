@@ -52,7 +52,7 @@ class Controller:
         """Plays ``jobs`` with the loaded policy; with a ``plan`` they are the episodes that each task may have,
         and with a ``search`` each is a search.
 
-        Raises UserError when too many environments break, nothing ends, or a worker is lost for good.
+        Raises UserError when too many environments break, nothing ends, or a worker cannot be restarted.
         """
         if self.version is None:
             raise RuntimeError("load a policy first")

@@ -217,8 +217,8 @@ def test_puct_by_hand() -> None:
         ({"rank": "luck"}, "rank must be one of return, score"),
         ({"nodes": 3}, "nodes (3) must allow the 4 actions of one state"),
         ({"search": Strategy.BEST_FIRST}, "best_first needs a budget"),
-        ({"search": Strategy.PUCT, "nodes": 9, "beam": 3}, "beam acts with bfs and best_first only"),
-        ({"explore": 2.0}, "explore acts with puct only"),
+        ({"search": Strategy.PUCT, "nodes": 9, "beam": 3}, "beam only works with bfs and best_first"),
+        ({"explore": 2.0}, "explore only works with puct"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], told: str) -> None:

@@ -342,7 +342,7 @@ def test_what_it_asks_for_and_reports() -> None:
         ({"group": 0}, "group must be at least 1, not 0"),
         ({"discount": 1.5}, "discount must lie in 0..1, not 1.5"),
         ({"gae_lambda": -0.1}, "gae_lambda must lie in 0..1"),
-        ({"std_floor": 0.1, "normalize": "none"}, "std_floor acts with normalize std or whiten only"),
+        ({"std_floor": 0.1, "normalize": "none"}, "std_floor only works with normalize std or whiten"),
         ({"clip_low": 1.5}, "clip_low must lie in 0..1"),
         ({"dual_clip": 1.0}, "dual_clip must be above 1"),
         ({"value_clip": 0.0}, "value_clip must be above 0"),

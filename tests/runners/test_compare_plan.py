@@ -82,7 +82,7 @@ def test_the_tuning_plays_with_a_seed_of_its_own(tmp_path: Path) -> None:
         name: [one["lr"] for one in tries] for name in ("selfac", "grpo")
     }
     assert {(run.seed, run.train.seed, run.train.env_steps) for mine in tried.values() for run in mine} == {(2, 2, 40)}
-    with pytest.raises(UserError, match="setting 2 of selfac is one that was tried before"):
+    with pytest.raises(UserError, match="setting 2 of selfac was tried before"):
         plan(tmp_path, *TWO, tune={"all": [{"lr": 1e-4}] * 6})
     with pytest.raises(UserError, match="tried before"):  # the flag is above what is tried
         plan(tmp_path, *TWO, "--lr", "1e-3", tune={"all": tries})

@@ -130,7 +130,7 @@ def test_every_algorithm_is_asked_about_the_same_episodes(tmp_path: Path, folder
         ({"model": "grpo", "algos": ("selfac",)}, "selfac needs a critic"),
         ({"model": "selfac", "algos": ("ppo",)}, "ppo needs a critic"),
         ({"model": "grpo", "group": 1}, "grpo compares the episodes of a group"),
-        ({"model": "grpo", "algos": ("grpo",), "runs": ("grpo",)}, "grpo takes part twice"),
+        ({"model": "grpo", "algos": ("grpo",), "runs": ("grpo",)}, "grpo is named twice"),
     ],
 )
 def test_who_cannot_take_part_is_told_in_one_line(

@@ -218,17 +218,17 @@ def test_files_hold_what_was_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        (("--scorer", "value"), "scorer acts with agent best-of-n, tot or early-stop only"),
-        (("--agent", "tot", "--scorer", "majority"), "tot cannot go by the scorer majority"),
+        (("--scorer", "value"), "scorer only works with agent best-of-n, tot or early-stop"),
+        (("--agent", "tot", "--scorer", "majority"), "tot cannot use the scorer majority"),
         (("--agent", "tot", "--scorer", "value", "value"), "named twice"),
-        (("--agent", "best-of-n", "--samples", "3"), "samples acts with react and early-stop only"),
+        (("--agent", "best-of-n", "--samples", "3"), "samples only works with react and early-stop"),
         (("--agent", "best-of-n", "--best-of-n.n", "1"), "n must be different numbers from 2 on"),
         (("--agent", "best-of-n", "--tot.branch", "3"), "unknown flag --tot.branch"),
         (("--agent", "tot", "--scorer", "value", "--logprob.form", "sum"), "unknown flag --logprob.form"),
         (("--agent", "tot", "--scorer", "value", "--validation.tasks", "9"), "unknown flag --validation.tasks"),
         (("--best-of-n.n", "2"), "unknown flag --best-of-n.n"),
         (("--agent", "early-stop", "--early-stop.max-loss", "1"), "max_loss must lie in 0..1"),
-        (("--agent", "early-stop", "--scorer", "end_value"), "early-stop cannot go by the scorer end_value"),
+        (("--agent", "early-stop", "--scorer", "end_value"), "early-stop cannot use the scorer end_value"),
     ],
 )
 def test_settings_without_effect_are_refused(argv: tuple[str, ...], told: str) -> None:

@@ -62,8 +62,8 @@ def test_a_correction_weighs_what_the_engine_disagrees_in(tmp_path: Path, algo: 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--correction-low", "0.5"), "acts with correction token_mask or sequence_mask only"),
-        (("--correction-high", "3"), "acts with a correction only"),
+        (("--correction-low", "0.5"), "only works with correction token_mask or sequence_mask"),
+        (("--correction-high", "3"), "only works with a correction"),
         (("--correction", "token_truncate", "--correction-high", "0.5"), "correction_high above 1"),
     ],
 )

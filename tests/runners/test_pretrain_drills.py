@@ -36,12 +36,12 @@ def test_how_many_texts_acts_on_exercises_only() -> None:
     assert PretrainSettings(drill_texts=5).drill_texts == 5
     with pytest.raises(ValueError, match="drill_texts must be at least 0, not -1"):
         PretrainSettings(drill_texts=-1)
-    with pytest.raises(ValueError, match="drill_texts acts with drills above 0 only"):
+    with pytest.raises(ValueError, match="drill_texts only works with drills above 0"):
         PretrainSettings(drill_texts=5, drills=0.0)
 
 
 def test_to_read_acts_on_exercises_only(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="read acts with drills above 0 only"):
+    with pytest.raises(ValueError, match="read only works with drills above 0"):
         PretrainSettings(read=0.5, drills=0.0)
     with pytest.raises(SettingsError, match="identity has no texts that are exercised on"):
         _make(IdentityEnv(), PretrainSettings(read=0.5, demonstrations=4, steps=1), Console(quiet=True), tmp_path)
@@ -60,7 +60,7 @@ def test_what_is_read_are_the_texts_of_exercises_without_their_first_token() -> 
 def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
     assert PretrainSettings(recall=0.1, recall_prompt="").recall_prompt == ""
     assert PretrainSettings(predict=0.1, recall_prompt="").recall_prompt == ""
-    with pytest.raises(ValueError, match="recall_prompt acts with recall or predict above 0 only"):
+    with pytest.raises(ValueError, match="recall_prompt only works with recall or predict above 0"):
         PretrainSettings(recall_prompt="")
 
 

@@ -125,7 +125,7 @@ def _spec(run: Any) -> Any:
     [
         (("--algo", "grpo"), "--agent tot needs an algorithm that learns from a search tree, and grpo does not"),
         (("--selfac.group", "2"), "--agent tot searches a task once"),
-        (("--tot.seconds", "3"), "--tot.seconds makes a run that nothing can repeat"),
+        (("--tot.seconds", "3"), "--tot.seconds makes a run that cannot be repeated"),
         (("--slots", "5"), "--slots 5 must hold the 6 actions"),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_cannot_be_searched_is_one_line(argv: tuple[str, ...], told: str, t
     ("argv", "told"),
     [
         (("--tot.branch", "3"), "unknown flag --tot.branch"),
-        (("--agent", "tot", "--tot.search", "puct", "--tot.nodes", "9", "--tot.beam", "3"), "beam acts with bfs"),
+        (("--agent", "tot", "--tot.search", "puct", "--tot.nodes", "9", "--tot.beam", "3"), "beam only works with bfs"),
         (("--agent", "tree"), "unknown agent 'tree'; there are react, tot"),
     ],
 )

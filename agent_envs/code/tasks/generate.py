@@ -17,7 +17,7 @@ from agent_envs.code.prompt import prompt_of
 from agent_envs.code.task import Case, CodeTask
 from agent_envs.code.tasks.bugs import Bug, bugs_of, operators_of
 from agent_envs.code.tasks.catalogue import Program, programs
-from agent_envs.code.tasks.settings import Kind, Operator, TaskSettings
+from agent_envs.code.tasks.settings import Operator, TaskKind, TaskSettings
 from agent_envs.code.tasks.stub import stub
 from agent_envs.core import SettingsError, Task, TaskSet, number_after
 
@@ -26,14 +26,14 @@ _LEVELS = {1: (6, 8), 2: (16, 19)}
 """Number of files (2: several) → most lines of a program of level 1 and of level 2."""
 _WANTED = {
     "en": {
-        Kind.REPAIR: "Repair main.py: it has one mistake.",
-        Kind.SYNTHESIS: "Write main.py.",
-        Kind.MULTI: "Repair the files: one or two of them have a mistake.",
+        TaskKind.REPAIR: "Repair main.py: it has one mistake.",
+        TaskKind.SYNTHESIS: "Write main.py.",
+        TaskKind.MULTI: "Repair the files: one or two of them have a mistake.",
     },
     "zh": {
-        Kind.REPAIR: "修复 main.py：其中有一处错误。",
-        Kind.SYNTHESIS: "写出 main.py。",
-        Kind.MULTI: "修复这些文件：其中一个或两个有错误。",
+        TaskKind.REPAIR: "修复 main.py：其中有一处错误。",
+        TaskKind.SYNTHESIS: "写出 main.py。",
+        TaskKind.MULTI: "修复这些文件：其中一个或两个有错误。",
     },
 }
 
@@ -61,7 +61,7 @@ def level_of(program: Program) -> int:
     return 1 + (program.lines > low) + (program.lines > high)
 
 
-def statement(program: Program, kind: Kind, language: str) -> str:
+def statement(program: Program, kind: TaskKind, language: str) -> str:
     """What is wanted, and what each file should do."""
     colon = "：" if language == "zh" else ": "
     rows = [_WANTED[language][kind]]
@@ -74,7 +74,7 @@ def statement(program: Program, kind: Kind, language: str) -> str:
 def _build(config: TaskSettings, split: str, names: Sequence[str], index: int, name: str) -> Task:
     program, visit = programs()[names[index % len(names)]], index // len(names)
     rng = Random(f"{config.seed}-{name}")
-    if config.kind == Kind.SYNTHESIS:
+    if config.kind == TaskKind.SYNTHESIS:
         files = {file: stub(text) for file, text in program.files.items()}
         bugs, failing = 1, list(range(len(program.pool)))
     else:
@@ -100,12 +100,12 @@ def _chosen(pool: Sequence[Case], failing: Sequence[int], rng: Random) -> tuple[
 
 @lru_cache(maxsize=64)
 def _order(
-    kind: Kind, operators: tuple[Operator, ...], levels: tuple[int, ...], seed: int, split: str
+    kind: TaskKind, operators: tuple[Operator, ...], levels: tuple[int, ...], seed: int, split: str
 ) -> tuple[str, ...]:
     """The programs that tasks are made of, in an order drawn from the seed."""
     found = []
     for program in programs().values():
-        fits = (len(program.files) > 1) == (kind == Kind.MULTI) and (not levels or level_of(program) in levels)
+        fits = (len(program.files) > 1) == (kind == TaskKind.MULTI) and (not levels or level_of(program) in levels)
         if program.split == split and fits:
             if operators and not any(kinds <= set(operators) for kinds in operators_of(program)):
                 continue

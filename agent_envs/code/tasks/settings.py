@@ -12,7 +12,7 @@ LANGUAGES = ("en", "zh")
 LEVELS = (1, 2, 3)
 
 
-class Kind(StrEnum):
+class TaskKind(StrEnum):
     """What is to be done."""
 
     REPAIR = "repair"
@@ -75,7 +75,7 @@ class TaskSettings:
     source: str = GENERATED
     """Where tasks come from: `generated`, or a .jsonl (or .jsonl.gz) file in the manner of HumanEval, MBPP or EvalPlus,
     or a folder with some of train.jsonl, valid.jsonl and test.jsonl."""
-    kind: Kind = Kind.REPAIR
+    kind: TaskKind = TaskKind.REPAIR
     """Generated tasks only: what is to be done."""
     operators: tuple[Operator, ...] = ()
     """Generated repairs only: which mistakes were made; all when none is named."""
@@ -115,9 +115,9 @@ class TaskSettings:
                 f"{self.held_out_tasks}"
             )
         if self.source == GENERATED:
-            if self.operators and self.kind == Kind.SYNTHESIS:
+            if self.operators and self.kind == TaskKind.SYNTHESIS:
                 raise SettingsError("code: operators do not act with kind synthesis, which has nothing to repair")
             return
-        for name, default in (("kind", Kind.REPAIR), ("operators", ()), ("levels", ()), ("seed", 0)):
+        for name, default in (("kind", TaskKind.REPAIR), ("operators", ()), ("levels", ()), ("seed", 0)):
             if getattr(self, name) != default:
                 raise SettingsError(f"code: {name} acts on generated tasks only, not on those of {self.source}")

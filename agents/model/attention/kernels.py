@@ -85,7 +85,7 @@ def _take(x: Tensor, spans: Spans) -> Tensor:
 
 
 def _folded(x_NHD: Tensor, G: int) -> Tensor:
-    """[G, 1, N * R, D]: heads that share a key head are so many more queries. Keys themselves have R = 1."""
+    """[G, 1, N * R, D]: heads that share a key head count as further queries. Keys themselves have R = 1."""
     return x_NHD.unflatten(1, (G, -1)).transpose(0, 1).flatten(1, 2).unsqueeze(1)
 
 

@@ -40,7 +40,7 @@ class Searching:
         self.tot, self.discount, self.scorer = plan.tot, plan.scoring.discount, scorer
         self.sessions_per_job = self.tot.sessions
         if scorer is None and self.tot.branch > 1:
-            raise ValueError("a search that has a choice needs a scorer")
+            raise ValueError("a search with more than one branch needs a scorer")
         if self.tot.sessions > self.engine.slots:
             raise ValueError(
                 f"the engine has {self.engine.slots} slots, too few for the {self.tot.sessions} actions that a search "

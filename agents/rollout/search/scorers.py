@@ -33,7 +33,7 @@ class Scorer(Protocol):
 def scorer_of(scoring: Scoring, critic: Critic | None) -> Scorer:
     """Raises ValueError for one that cannot lead a search, or that needs a critic where there is none."""
     if scoring.kind not in SEARCHERS:
-        raise ValueError(f"{scoring.kind} ranks finished episodes only; a search goes by {', '.join(SEARCHERS)}")
+        raise ValueError(f"{scoring.kind} ranks finished episodes only; a search can use {', '.join(SEARCHERS)}")
     if scoring.kind.asks_critic and critic is None:
         raise ValueError(f"the scorer {scoring.kind} needs a critic, and the model has none")
     if scoring.kind == ScorerKind.RANDOM:

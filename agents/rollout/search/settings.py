@@ -29,7 +29,7 @@ class Rank(StrEnum):
     RETURN = "return"
     """What they were paid, where the environment tells an agent so (a solved puzzle): success ends the search."""
     SCORE = "score"
-    """The scorer, where nobody tells: for ``value`` V after the answer, as a verifier. Rewards are not looked at."""
+    """The scorer, where the environment gives no verdict: for ``value`` V after the answer. Rewards are ignored."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ class ToTSettings:
     """How a task is searched."""
 
     branch: int = 4
-    """Actions sampled in every state that is expanded; identical ones are one child that counts so often. 1: ReAct."""
+    """Actions sampled in every expanded state; identical ones become one child with a count. 1: ReAct."""
     search: Strategy = Strategy.BFS
     """Which states are expanded: bfs, best_first or puct."""
     beam: int = 2
-    """States that are expanded before any of their children is looked at; of bfs, those that go on at each depth."""
+    """States that are expanded before their children are scored; for bfs, those that go on at each depth."""
     nodes: int = 0
-    """Budget of sampled actions; 0: none. No state is expanded that would exceed it."""
+    """Budget of sampled actions; 0: none. A state that would exceed it is not expanded."""
     tokens: int = 0
-    """Budget of sampled tokens; 0: none. Nothing more is expanded when so many were sampled."""
+    """Budget of sampled tokens; 0: none. Once it is reached nothing more is expanded."""
     seconds: float = 0.0
-    """Time after which nothing more is expanded; 0: none. It is not reproducible, and refused in training."""
+    """Time after which nothing more is expanded; 0: none. Not reproducible, and refused in training."""
     rank: Rank = Rank.RETURN
-    """What finished paths are compared by: return or score."""
+    """Finished paths are compared by return or by score."""
     explore: float = 1.0
-    """Weight of the search for the new in puct, in units of the score."""
+    """Exploration weight of puct, in units of the score."""
 
     def __post_init__(self) -> None:
         if self.branch < 1 or self.beam < 1:
@@ -66,9 +66,9 @@ class ToTSettings:
         if self.search != Strategy.BFS and not (self.nodes or self.tokens or self.seconds):
             raise ValueError(f"{self.search} needs a budget: set nodes or tokens")
         if self.search == Strategy.PUCT and self.beam != 2:
-            raise ValueError("beam acts with bfs and best_first only: puct expands one state at a time")
+            raise ValueError("beam only works with bfs and best_first: puct expands one state at a time")
         if self.search != Strategy.PUCT and self.explore != 1:
-            raise ValueError("explore acts with puct only")
+            raise ValueError("explore only works with puct")
 
     @property
     def sessions(self) -> int:
@@ -130,9 +130,9 @@ class Scoring:
     kind: ScorerKind = ScorerKind.VALUE
     form: LogprobForm = LogprobForm.MEAN
     weight: float = 1.0
-    """What a unit of log-probability counts beside the value."""
+    """Weight of a unit of log-probability next to the value."""
     discount: float = 1.0
-    """Worth of a reward one turn later: that of the critic."""
+    """The critic's discount per turn."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class Expanded:
     children: list[tuple[Draw, ReAct, Request | None]] = field(default_factory=list)
     fault: EnvFault | None = None
     broken: list[PlayableEnv] = field(default_factory=list)
-    """Environments that nobody must use any more."""
+    """Environments that must not be used again."""
 
 
 class SearchSlot(Slot):

@@ -38,7 +38,7 @@ class SearchNode:
     children: list[SearchNode] = field(default_factory=list)
     expanded: bool = False
     given_up: bool = False
-    """Others were better; nobody comes back to it."""
+    """Others were better; it is never expanded."""
     visits: int = 0
     """puct: scores that were seen here and below, and their sum."""
     total: float = 0.0

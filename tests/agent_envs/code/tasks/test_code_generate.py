@@ -11,7 +11,7 @@ from agent_envs.code.task import CodeTask
 from agent_envs.code.tasks.bugs import bugs_of
 from agent_envs.code.tasks.catalogue import programs
 from agent_envs.code.tasks.generate import HIDDEN, VISIBLE, level_of
-from agent_envs.code.tasks.settings import Grader, Kind, Operator, TaskSettings
+from agent_envs.code.tasks.settings import Grader, Operator, TaskKind, TaskSettings
 from agent_envs.code.tasks.source import build
 from agent_envs.code.tasks.stub import stub
 from agent_envs.core import SPLITS, SettingsError, Task
@@ -29,14 +29,14 @@ def names(task: Task) -> set[str]:
     return {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_the_same_settings_give_the_same_tasks(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TaskKind)
+def test_the_same_settings_give_the_same_tasks(kind: TaskKind) -> None:
     assert tasks(kind=kind) == tasks(kind=kind)
     assert tasks(kind=kind) != tasks(kind=kind, seed=1)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_task_is_found_by_its_id(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TaskKind)
+def test_a_task_is_found_by_its_id(kind: TaskKind) -> None:
     found = build(TaskSettings(kind=kind), "test")
     assert len(found) == 1000 and len(build(TaskSettings(kind=kind), "train")) == 20000
     assert found.find(found[7].id) == found[7]
@@ -45,15 +45,15 @@ def test_a_task_is_found_by_its_id(kind: Kind) -> None:
     assert len({task.id for task in found[:MANY]}) == MANY
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_splits_share_no_function(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TaskKind)
+def test_splits_share_no_function(kind: TaskKind) -> None:
     seen = {split: set().union(*map(names, tasks(split, kind=kind))) for split in SPLITS}
     assert not seen["train"] & seen["valid"] and not seen["train"] & seen["test"] and not seen["valid"] & seen["test"]
     assert min(map(len, seen.values())) >= 20
     assert seen["train"] & set().union(*map(names, tasks("train", kind=kind, seed=5)))  # the sets can meet
 
 
-def check(task: Task, kind: Kind) -> None:
+def check(task: Task, kind: TaskKind) -> None:
     data = task.data
     assert isinstance(data, CodeTask) and not data.grader
     assert (len(data.visible), len(data.hidden)) == (VISIBLE, HIDDEN)
@@ -62,15 +62,15 @@ def check(task: Task, kind: Kind) -> None:
     assert all(data.files[name] != text for name, text in data.solution.items())
     assert task.prompt.startswith(data.statement) and task.level in (1, 2, 3)
     assert ("。" in data.statement) == (task.language == "zh")
-    assert (len(data.files) > 1) == (kind is Kind.MULTI) and len(data.solution) <= 2
+    assert (len(data.files) > 1) == (kind is TaskKind.MULTI) and len(data.solution) <= 2
     for case in data.visible:
         assert case.expression in task.prompt
     for case in data.hidden:
         assert f"{case.expression} ==" not in task.prompt
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_what_every_task_is(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TaskKind)
+def test_what_every_task_is(kind: TaskKind) -> None:
     for split in SPLITS:
         found = tasks(split, kind=kind)
         assert all(task.split == split for task in found)
@@ -79,11 +79,11 @@ def test_what_every_task_is(kind: Kind) -> None:
         count = Counter(task.language for task in found)
         assert abs(count["en"] - count["zh"]) <= MANY // 10
     with pytest.raises(AssertionError):
-        check(tasks(kind=Kind.REPAIR)[0], Kind.MULTI)
+        check(tasks(kind=TaskKind.REPAIR)[0], TaskKind.MULTI)
 
 
 def test_a_bug_shows_in_what_is_seen_and_in_what_pays() -> None:
-    for kind in (Kind.REPAIR, Kind.MULTI):
+    for kind in (TaskKind.REPAIR, TaskKind.MULTI):
         for task in tasks("test", kind=kind):
             (name,) = [n for n, p in programs().items() if p.files == {**task.data.files, **task.data.solution}]
             program = programs()[name]
@@ -104,7 +104,7 @@ def test_programs_take_turns_and_so_do_mistakes() -> None:
 
 
 def test_levels_are_sizes() -> None:
-    for kind in Kind:
+    for kind in TaskKind:
         for level in (1, 2, 3):
             for task in tasks(kind=kind, levels=(level,), count=40):
                 assert task.level == level
@@ -133,7 +133,7 @@ def test_a_stub_does_nothing() -> None:
     method = "    def f(self, x):\n        if x:\n            return 1\n        return 2\n"
     text = f"class A:\n{method}\n    def g(self):\n        return 3\n"
     assert stub(text) == "class A:\n    def f(self, x):\n        pass\n\n    def g(self):\n        pass\n"
-    for task in tasks(kind=Kind.SYNTHESIS):
+    for task in tasks(kind=TaskKind.SYNTHESIS):
         assert set(task.data.solution) == set(task.data.files) == {"main.py"}
         assert "return" not in task.data.files["main.py"]
 
@@ -147,8 +147,8 @@ def test_a_stub_does_nothing() -> None:
         ({"languages": ()}, "languages names none"),
         ({"languages": ("fr",)}, "languages must be distinct ones of en, zh"),
         ({"train_tasks": 0}, "must be at least 1"),
-        ({"kind": Kind.SYNTHESIS, "operators": (Operator.JUMP,)}, "operators do not act with kind synthesis"),
-        ({"source": "a.jsonl", "kind": Kind.MULTI}, "kind acts on generated tasks only, not on those of a.jsonl"),
+        ({"kind": TaskKind.SYNTHESIS, "operators": (Operator.JUMP,)}, "operators do not act with kind synthesis"),
+        ({"source": "a.jsonl", "kind": TaskKind.MULTI}, "kind acts on generated tasks only, not on those of a.jsonl"),
         ({"source": "a.jsonl", "levels": (1,)}, "levels acts on generated tasks only"),
         ({"source": "a.jsonl", "operators": (Operator.JUMP,)}, "operators acts on generated tasks only"),
         ({"source": "a.jsonl", "seed": 3}, "seed acts on generated tasks only"),
@@ -161,7 +161,7 @@ def test_settings_that_cannot_be_are_one_line(settings: dict[str, object], messa
 
 
 def test_settings_without_a_task_are_one_line() -> None:
-    config = TaskSettings(kind=Kind.MULTI, levels=(1,), operators=(Operator.JUMP,))
+    config = TaskSettings(kind=TaskKind.MULTI, levels=(1,), operators=(Operator.JUMP,))
     with pytest.raises(SettingsError, match=r"no multi program of the test split .* allow more of them"):
         build(config, "test")
     with pytest.raises(SettingsError, match="no split 'dev'"):
