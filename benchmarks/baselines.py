@@ -17,8 +17,8 @@ from agent_envs.code.view import lines_of
 from agent_envs.core import Task, TextEnv
 from agent_envs.math.env import MathEnv
 from agent_envs.puzzle.env import PuzzleEnv
-from agent_envs.wiki.baselines import Agent, FirstLinkAgent, RandomAgent, play
 from agent_envs.wiki.env import WikiEnv
+from benchmarks.wiki_baselines import Agent, FirstLinkAgent, RandomAgent, play
 from runners.statistics.intervals import Interval, bootstrap
 
 UNCHANGED = "submits at once"

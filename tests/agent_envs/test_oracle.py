@@ -18,9 +18,9 @@ from agent_envs.core import TextEnv
 from agent_envs.identity.config import IdentityConfig
 from agent_envs.identity.env import IdentityEnv
 from agent_envs.oracle import chance
-from agent_envs.wiki.baselines import RandomAgent
 from agent_envs.wiki.config import Corpus, WikiConfig
 from agent_envs.wiki.env import WikiEnv
+from benchmarks.wiki_baselines import RandomAgent
 
 # -- the contract ------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ from random import Random
 from typing import Any
 
 from rollout_cases import CHAT, WORDS
+from scripted_engine import FakeEngine
 
 from agent_envs.core import PlayableEnv
 from agent_envs.identity.env import IdentityEnv
 from agents.engine.base import Request
-from agents.engine.fake import FakeEngine
 from agents.rollout.forking.settings import ForkPlan, ForkPoint, Sampling
 from agents.rollout.play import Played, rollout
 from agents.rollout.settings import FaultSettings, ReActSettings

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from scripted_engine import FakeEngine
+
 from agent_envs.core import Task
 from agent_envs.identity.env import IdentityEnv
 from agents.engine.base import Request
-from agents.engine.fake import FakeEngine
 from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree.episode import Episode, Job

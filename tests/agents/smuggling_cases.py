@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from scripted_engine import FakeEngine
+
 from agent_envs.core import Task
-from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
 from agents.rollout.settings import ReActSettings
 from agents.text.chat import Chat

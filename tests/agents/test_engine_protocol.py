@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 from engine_cases import STOP, model
+from scripted_engine import FakeEngine
 
 from agents.engine import Completion, ContextFull, Engine, Request, SamplingSettings, StopReason
-from agents.engine.fake import FakeEngine
 from agents.engine.hf import HFEngine
 
 MAX_LENGTH = 40

@@ -11,10 +11,10 @@ import pytest
 import torch
 from judge_cases import episode
 from rollout_cases import CHAT, ENV, engine, jobs
+from scripted_engine import FakeEngine
 from tree_cases import CRITIC_PROMPT, actor_critic, truth
 
 from agents.engine.base import Request
-from agents.engine.fake import FakeEngine
 from agents.judge import JudgeKind, JudgeSettings
 from agents.judge.critic import CriticJudge
 from agents.judge.oracle import OracleJudge

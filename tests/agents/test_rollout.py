@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from rollout_cases import CHAT, engine, jobs, path, tasks
+from scripted_engine import FakeEngine
 
 from agent_envs.core import SettingsError, Task
 from agent_envs.identity.config import IdentityConfig
 from agent_envs.identity.env import IdentityEnv
-from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
 from agents.rollout.settings import ReActSettings
 from agents.tree import Node

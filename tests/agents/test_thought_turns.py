@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from fork_cases import GROUP, plan
+from scripted_engine import FakeEngine
 from thought_cases import CHATS, byte_level
 from tree_cases import CRITIC_PROMPT, actor_critic, of_actions, truth
 
@@ -20,7 +21,6 @@ from agent_envs.isolation.hosts import EnvHosts
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
 from agents.engine.base import Completion, Request, SamplingSettings, StopReason
-from agents.engine.fake import FakeEngine
 from agents.engine.hf import HFEngine
 from agents.rollout.forking.settings import Measure
 from agents.rollout.play import rollout

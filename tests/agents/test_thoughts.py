@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 from engine_cases import VOCABULARY, engine_of, model, one, some
+from scripted_engine import FakeEngine
 from thought_cases import CHATS, message
 
 from agent_envs.actions import ends_thought
 from agents.engine import Completion, Request, SamplingSettings, StopReason
-from agents.engine.fake import FakeEngine
 from agents.text.chat import Chat
 from agents.text.thoughts import ThoughtEnds
 

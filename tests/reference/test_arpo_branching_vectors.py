@@ -16,10 +16,10 @@ from typing import Any, cast
 import pytest
 from reference_cases import Case, cases, close
 from reference_deviations import deviation
+from scripted_engine import FakeEngine
 
 from agent_envs.core import Task
 from agents.engine.base import Completion, Request
-from agents.engine.fake import FakeEngine
 from agents.rollout.forking.budget import Branch, TaskBudget
 from agents.rollout.forking.settings import ForkPlan, ForkPoint
 from agents.rollout.play import rollout

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_engine import FakeEngine
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
 from agent_envs.identity.env import IdentityEnv
-from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
 from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer

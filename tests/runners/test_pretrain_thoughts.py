@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scripted_engine import FakeEngine
 
 from agent_envs.identity.env import IdentityEnv
 from agent_envs.math.config import MathConfig, Verifier
 from agent_envs.math.env import MathEnv
 from agents.engine.base import Request
-from agents.engine.fake import FakeEngine
 from agents.rollout.play import rollout
 from agents.text.chat import Chat
 from agents.text.settings import CRITIC_TEXT

@@ -10,10 +10,10 @@ import pytest
 
 from agent_envs.actions import split_thought
 from agent_envs.core import Task
-from agent_envs.wiki.baselines import BlindAgent, FirstLinkAgent, RandomAgent, play
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.relations import MISTAKES, RELATIONS
+from benchmarks.wiki_baselines import BlindAgent, FirstLinkAgent, RandomAgent, play
 
 CONFUSABLE = {*MISTAKES, *(RELATIONS[relation] for relation in MISTAKES)}
 
