@@ -68,7 +68,7 @@ def ensure_tiny(env: TextEnv, settings: PretrainSettings, console: Console) -> P
     name = f"{env.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     place = cache_dir() / "tiny" / name
     if place.is_dir():
-        console.print(f"tiny model: {place} (made earlier)", soft_wrap=True)
+        console.print(f"tiny model: {place} (from the cache)", soft_wrap=True)
     else:
         console.print(
             f"tiny model: behaviour cloning of the flawed demonstrator of {env.name!r}, into {place}", soft_wrap=True

@@ -47,7 +47,7 @@ MEASURES = {
     "auc_tokens": Measure("area over sampled tokens", ".3f", 1, (
         "the same over sampled tokens, from 0 to the tokens of the run that sampled fewest")),
     "final_sampled": Measure("final success, sampled", ".3f", 1, "share of test tasks solved by the last policy"),
-    "final_greedy": Measure("final success, greedy", ".3f", 1, "the same with the likeliest token each time"),
+    "final_greedy": Measure("final success, greedy", ".3f", 1, "the same, decoded greedily"),
     "steps_per_group": Measure("steps per group", ".2f", 0, (
         "environment steps (turns, tool calls) per group of episodes of one task, over the whole run")),
     "tokens_per_group": Measure("sampled tokens per group", ".1f", 0, "over the whole run"),

@@ -31,14 +31,14 @@ TITLES = {
     "value_rank": "rank correlation of V",
 }
 ABOUT = {
-    "auc": "the advantage of actions after which the oracle's value rises against that of those after which it falls",
-    "auc_within": "the same over pairs of actions of one episode only: the difficulty of a task cannot help",
+    "auc": "advantages of actions after which the oracle's value rises, against those after which it falls",
+    "auc_within": "the same over pairs of actions of one episode, so that task difficulty does not help",
     "rank": "Spearman's, of the advantage with the change of the oracle's value, irrelevant actions included",
     "irrelevant": "share of the sum of all |advantages| that goes to actions which change nothing",
-    "ev": "of V against the return that followed, over the states in which an action was taken",
-    "ev_oracle": "of the oracle's value against success: as well as an exact critic of that agent does",
-    "value_success": "V in states of episodes that succeeded against V in those of others",
-    "value_solvable": "V in states from which the oracle still sees a chance against V in lost ones",
+    "ev": "of the return by V, over the states in which an action was taken",
+    "ev_oracle": "of success by the oracle's value: what an exact critic of that agent reaches",
+    "value_success": "V in states of successful episodes against V in the others",
+    "value_solvable": "V in states that the oracle still values above 0 against V in lost ones",
     "value_rank": "Spearman's, of V with the oracle's value",
 }
 CRITIC = ("ev", "value_success", "value_solvable", "value_rank")

@@ -15,14 +15,14 @@ SHOWN = 8
 TITLES = {
     "auc": "AUC of V for success",
     "auc_middle": "… in the middle: after half of the median number of turns",
-    "auc_middle_predictor": "… of a predictor that knows turn and level",
-    "auc_middle_gain": "… how much better V is",
+    "auc_middle_predictor": "… of a predictor from turn and level alone",
+    "auc_middle_gain": "… gain of V over it",
     "auc_half": "… after half of the episode's own turns",
-    "auc_half_predictor": "… of that predictor, which so knows the length too",
-    "auc_half_gain": "… how much better V is",
+    "auc_half_predictor": "… of that predictor, given the length too",
+    "auc_half_gain": "… gain of V over it",
     "brier": "Brier score of V",
     "brier_predictor": "… of that predictor",
-    "auc_solvable": "AUC of V for still solvable",
+    "auc_solvable": "AUC of V: still solvable",
     "auc_solvable_predictor": "… of that predictor",
     "auc_oracle": "AUC of the exact value for success",
 }
@@ -32,8 +32,8 @@ def show(found: Mapping[str, Any], console: Console) -> None:
     """The table of the critic."""
     count = found["counts"]
     table = Table(
-        title=f"the critic, on {count['states']} states of {count['episodes']} sampled episodes, of which "
-        f"{count['succeeded']} succeeded, 95 % intervals over tasks",
+        title=f"critic: {count['states']} states of {count['episodes']} sampled episodes ({count['succeeded']} "
+        "succeeded), 95 % intervals over tasks",
         title_justify="left",
     )
     table.add_column("")

@@ -76,7 +76,7 @@ def show(found: StudyResult, console: Console) -> None:
             table.add_row(*(cell.replace(" [", "\n\\[") for cell in row))
         wide.print(table)
     for kind, weight in found.weights.items():
-        console.print(f"{kind}: a unit of log-probability counts {weight:.4g}", highlight=False)
+        console.print(f"{kind}: weight of the log-probability {weight:.4g}", highlight=False)
 
 
 def markdown(found: StudyResult) -> str:

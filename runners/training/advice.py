@@ -45,5 +45,5 @@ class Advisor:
             yield (
                 "waiting",
                 "[bold]the engine waits for environments more than half of the time:[/] raise --envs.processes, or set "
-                "--no-exact: slow environments then hold up no others, and the last bits of a run depend on timing",
+                "--no-exact: slow environments then delay no others, but the run's last bits depend on timing",
             )

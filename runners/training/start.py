@@ -46,7 +46,7 @@ def resume(folder: Path, console: Console) -> Training:
     then, now = json.loads((run.folder / VERSIONS).read_text("utf-8")), versions()
     for name in (name for name in now if then.get(name) != now[name]):
         console.print(f"{name} was {then.get(name)}, is {now[name]}: the last bits may differ", highlight=False)
-    console.print(f"going on from {chosen}", soft_wrap=True, highlight=False)
+    console.print(f"resuming from {chosen}", soft_wrap=True, highlight=False)
     torch.set_num_threads(run.train.threads)
     checkpoint.clear_unfinished(run.checkpoints)
     return Training(run.settings, run.folder, console, resume=chosen)

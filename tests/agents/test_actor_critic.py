@@ -238,7 +238,7 @@ def test_what_does_not_fit_is_refused_whole(tmp_path: Path) -> None:
     broken.write_bytes(broken.read_bytes()[:100])
     with pytest.raises(ModelError, match="cut short"):
         model.load(tmp_path)
-    with pytest.raises(ModelError, match="no adapter"):
+    with pytest.raises(ModelError, match="not an adapter"):
         model.load_bytes(b"nonsense")
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.adapter_state().items())
 

@@ -177,7 +177,7 @@ def test_it_is_asked_once_before_anything_else() -> None:
     with judge_server() as server:
         judge_at(server.url).check()
         assert len(server.asked) == 1 and server.asked[0].body["max_tokens"] == 16 and not server.questions
-    with pytest.raises(JudgeError, match=r"the judge at http://127.0.0.1:\d+/v1 cannot be asked \(ConnectError"):
+    with pytest.raises(JudgeError, match=r"the judge at http://127.0.0.1:\d+/v1 cannot be reached \(ConnectError"):
         judge_at(server.url).check()
     with judge_server(lambda *_: Answer(status=429)) as server:
         judge_at(server.url).check()

@@ -128,7 +128,7 @@ def test_a_run_that_broke_off_goes_on_and_one_that_cannot_leaves_its_seed_out(do
     compare(plan, Console(file=io.StringIO()))
     assert (run.folder / "summary.json").exists() and result_file(run).exists()
     log = (done / "logs" / "grpo-1.log").read_text("utf-8")
-    assert "going on from" in log and "metrics.jsonl was changed" in log
+    assert "resuming from" in log and "metrics.jsonl was changed" in log
 
 
 def test_the_page_is_read_by_a_person(done: Path) -> None:

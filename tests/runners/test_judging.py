@@ -241,7 +241,7 @@ def test_an_unreachable_judge_is_one_line_before_anything_is_sampled(tmp_path: P
     done = subprocess.run([sys.executable, str(train), *argv], capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("error: the judge at http://127.0.0.1:9/v1 cannot be asked (ConnectError")
+    assert line.startswith("error: the judge at http://127.0.0.1:9/v1 cannot be reached (ConnectError")
     assert not (tmp_path / "run" / "episodes.jsonl").exists() and not (tmp_path / "run" / "checkpoints").exists()
 
 

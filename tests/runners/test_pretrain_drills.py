@@ -43,7 +43,7 @@ def test_how_many_texts_acts_on_exercises_only() -> None:
 def test_to_read_acts_on_exercises_only(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="read only works with drills above 0"):
         PretrainSettings(read=0.5, drills=0.0)
-    with pytest.raises(SettingsError, match="identity has no texts that are exercised on"):
+    with pytest.raises(SettingsError, match="identity has no reading exercises"):
         _make(IdentityEnv(), PretrainSettings(read=0.5, demonstrations=4, steps=1), Console(quiet=True), tmp_path)
 
 
