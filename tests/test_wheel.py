@@ -100,13 +100,19 @@ def test_parts_of_other_packages_work(beside: Path, tmp_path: Path) -> None:
     listed = json.loads(turnwise(beside, tmp_path, "list", "--json").stdout)
     outside = {part["name"]: part["origin"] for parts in listed.values() for part in parts if part["origin"]}
     theirs = "turnwise-outside"
-    assert outside == {"count_up": theirs, "recompute": theirs, "hinted": theirs, "imitation": "turnwise-imitation"}
+    names = ("count_up", "recompute", "hinted", "short")
+    assert outside == {**dict.fromkeys(names, theirs), "imitation": "turnwise-imitation"}
     argv = ["--env", "count_up", "--algo", "imitation", "--engine", "recompute", "--agent", "hinted", "--slots", "4"]
     done = turnwise(beside, tmp_path, "train", *argv, "--hinted.hint", "Count aloud.", "--out", "run", *SMALL)
     assert done.returncode == 0, done.stderr
     assert "recompute: no cache" in done.stdout
     episode = json.loads((tmp_path / "run" / "episodes.jsonl").read_text().splitlines()[0])
     assert episode["system"].endswith("Count aloud."), episode["system"]
+    judged = ("--env", "count_up", "--algo", "adca", "--judge.kind", "short", "--judge.max-reply-tokens", "3")
+    done = turnwise(beside, tmp_path, "train", *judged, "--out", "judged", *SMALL)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "judged" / "metrics.jsonl").read_text().splitlines()]
+    assert all(row["judge_asked"] == 16 and row["judge_parsed"] == 1 for row in rows if row["kind"] == "update")
     again = turnwise(
         beside, tmp_path, "evaluate", "--env", "count_up", "--model", "run", "--tasks", "8", "--samples", "1"
     )

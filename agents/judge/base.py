@@ -47,8 +47,8 @@ class Judge(Protocol):
 
 
 class JudgeKind(StrEnum):
-    """Who judges: a language model behind an OpenAI-compatible endpoint, the policy that acted, the values of a critic
-    that an earlier run trained, or what the environment itself knows."""
+    """The built-in judges: a language model behind an OpenAI-compatible endpoint, the policy that acted, an earlier
+    run's critic, or the environment's oracle."""
 
     ENDPOINT = "endpoint"
     POLICY = "policy"
@@ -58,10 +58,10 @@ class JudgeKind(StrEnum):
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """Who calls every action GOOD or BAD. Each setting names the kinds that it acts for."""
+    """The judge of every action. Each setting names the judges that it is for; those of other packages get all."""
 
-    kind: JudgeKind | None = None
-    """The judge: endpoint, policy, critic or oracle."""
+    kind: str | None = None
+    """The judge: endpoint, policy, critic, oracle, or one of another package."""
     model: str = ""
     """endpoint: name of the model there."""
     base_url: str = "https://dashscope.aliyuncs.com/compatible-mode/v1"
@@ -101,8 +101,8 @@ class JudgeSettings:
         _require(reply is None or reply >= 1, f"judge.max_reply_tokens must be at least 1, not {reply}")
         _require_plain(self.base_url)
         for f in fields(self):
-            kinds = ACTS.get(f.name)
-            if kinds and self.kind not in kinds and getattr(self, f.name) != f.default:
+            kinds, ours = ACTS.get(f.name), self.kind is None or self.kind in list(JudgeKind)
+            if kinds and ours and self.kind not in kinds and getattr(self, f.name) != f.default:
                 raise ValueError(f"judge.{f.name} only works with judge.kind {' or '.join(kinds)}")
         if self.kind == JudgeKind.ENDPOINT:
             _require(bool(self.model), "judge.kind endpoint needs the name of a model there: judge.model")

@@ -20,6 +20,7 @@ from agents.judge.critic import CriticJudge
 from agents.judge.endpoint import EndpointJudge
 from agents.judge.oracle import OracleJudge
 from agents.judge.policy import PolicyJudge
+from agents.judge.registry import JUDGES
 from agents.model.actor_critic import ActorCritic
 from agents.model.settings import CriticSettings
 from agents.text.chat import Chat
@@ -100,7 +101,11 @@ def judge_settings(settings: RunSettings, algorithm: Algorithm[Any] | None = Non
     if judge is None or judge.kind is None:
         flag = algorithm.without_judge if isinstance(algorithm, JudgedAlgorithm) else ""
         off = f", or learn from outcomes alone with --{train.algo}.{flag}" if flag else ""
-        raise UserError(f"--algo {train.algo} needs a judge: --judge.kind endpoint, policy, critic or oracle{off}")
+        raise UserError(f"--algo {train.algo} needs a judge: --judge.kind {', '.join(JUDGES.names())}{off}")
+    try:
+        JUDGES.get(judge.kind)
+    except ValueError as error:
+        raise UserError(f"--judge.kind: {error}") from None
     return judge
 
 
@@ -114,11 +119,13 @@ def judged(algorithm: Algorithm[Any]) -> JudgedAlgorithm[Any]:
 
 
 def remote_judge(settings: JudgeSettings | None) -> Judge | None:
-    """The judge that needs no model of ours; it is contacted once. Raises UserError."""
-    if settings is None or settings.kind != JudgeKind.ENDPOINT:
+    """The judge that needs no model of ours, an endpoint or another package's; it is checked once. Raises UserError."""
+    if settings is None or settings.kind is None or settings.kind in set(JudgeKind) - {JudgeKind.ENDPOINT}:
         return None
     try:
-        judge = EndpointJudge(settings)
+        judge: Judge = (
+            EndpointJudge(settings) if settings.kind == JudgeKind.ENDPOINT else JUDGES.get(settings.kind).open(settings)
+        )
         try:
             judge.check()
         except BaseException:

@@ -1,9 +1,9 @@
-"""An environment, an engine and an agent of another package."""
+"""An environment, an engine, an agent and a judge of another package."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,9 @@ from agent_envs.actions import Action, Grammar, Verb, render
 from agent_envs.core import Outcome, Task, TaskSet, TextEnv, number_after
 from agents.engine.base import Capabilities, Completion, Request, SamplingSettings, StopReason, check_request, uniforms
 from agents.engine.registry import Opening
+from agents.judge import JudgeSettings, Verdicts
 from agents.rollout.react import Player, ReAct
+from agents.tree.episode import Episode
 
 
 @dataclass(frozen=True)
@@ -167,3 +169,21 @@ class Hinted:
     @staticmethod
     def player(settings: HintedSettings) -> Player:
         return partial(HintedReAct, hint=settings.hint)
+
+
+class Short:
+    """Calls an action GOOD when it is short."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    @staticmethod
+    def open(settings: JudgeSettings) -> Short:
+        return Short(settings.max_reply_tokens or 12)
+
+    def check(self) -> None: ...
+
+    def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
+        return Verdicts([[len(action.tokens) <= self.limit for action, _ in e.turns] for e in episodes], {})
+
+    def close(self) -> None: ...

@@ -196,7 +196,7 @@ def test_an_earlier_runs_critic_judges(tmp_path: Path) -> None:
         training(tmp_path / "again", *critic, str(tmp_path / "adca"), "--workers", "1")
     hold(tmp_path / "again").close()  # it raises where the lock is still held
     assert refused.traceback, "what was begun is closed while the refusal, and with it the run, is still there"
-    with pytest.raises(UserError, match="is no run folder"):
+    with pytest.raises(UserError, match="is not a run folder"):
         training(tmp_path / "none", *critic, str(tmp_path))
     other = SMALL.replace("env: identity", "env: identity\nidentity: {words: [one, two, three, four, five, six]}")
     with pytest.raises(UserError, match="has another tokenizer or chat template than this run"):
@@ -207,7 +207,7 @@ def test_an_earlier_runs_critic_judges(tmp_path: Path) -> None:
 
 
 def test_a_run_without_its_judge_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--algo adca needs a judge: --judge\.kind endpoint, .*--adca\.no-enable"):
+    with pytest.raises(UserError, match=r"--algo adca needs a judge: --judge\.kind critic, endpoint, .*--adca\.no-enable"):
         training(tmp_path / "a", "--algo", "adca")
     with pytest.raises(UserError, match=r"answered none of 16 requests.*continue with --resume") as raised:
         script = lambda asked, _: Answer(status=500) if asked.steps else Answer("ready")  # noqa: E731

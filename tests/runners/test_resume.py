@@ -272,7 +272,7 @@ def test_resume_stands_alone(halted: Path) -> None:
     for argv in (["--resume"], ["--resume", str(halted), "--lr", "1"], ["--seed", "3", "--resume", str(halted)]):
         with pytest.raises(UserError, match="--resume RUN stands alone"):
             begin(argv, Console(file=io.StringIO()))
-    with pytest.raises(UserError, match="is no run folder"):
+    with pytest.raises(UserError, match="is not a run folder"):
         begin([f"--resume={halted / 'checkpoints'}"], Console(file=io.StringIO()))
 
 
