@@ -207,7 +207,7 @@ def test_an_earlier_runs_critic_judges(tmp_path: Path) -> None:
 
 
 def test_a_run_without_its_judge_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--algo adca needs a judge: --judge\.kind critic, endpoint, .*--adca\.no-enable"):
+    with pytest.raises(UserError, match=r"adca needs a judge: --judge\.kind critic, endpoint, .*--adca\.no-enable"):
         training(tmp_path / "a", "--algo", "adca")
     with pytest.raises(UserError, match=r"answered none of 16 requests.*continue with --resume") as raised:
         script = lambda asked, _: Answer(status=500) if asked.steps else Answer("ready")  # noqa: E731
