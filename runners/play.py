@@ -37,7 +37,7 @@ apart by a colon at the beginning of a line:
   :task  the beginning again     :undo  take the last turn back      :quit  stop
   :{     begins a turn of several lines (or an empty one), which a line :} ends
   ::…    says a line that begins with a colon: one colon is taken off
-An empty line is no turn."""
+An empty line is not a turn."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from runners.settings.run_settings import Train, read_settings
 if TYPE_CHECKING:
     from runners.training.run import Training
 
-RESUME = "--resume RUN, alone, goes on with a run that was stopped."
+RESUME = "--resume RUN, alone, resumes a stopped run."
 
 
 def begin(argv: Sequence[str], console: Console) -> Training:

@@ -54,7 +54,7 @@ class View:
 
 
 def build(folder: Path, limit: int) -> tuple[str, str]:
-    """(the page, what was chosen in one sentence). Raises UserError where the folder is no run or is damaged."""
+    """(the page, what was chosen in one sentence). Raises UserError where the folder is not a run or is damaged."""
     run = read_run(folder)
     index = index_episodes(folder / "episodes.jsonl")
     groups = choose(index, limit, MAX_BYTES)

@@ -12,7 +12,7 @@ An `EnvHosts` makes environments; each is a `RemoteEnv`, which is used as a `Tex
         env = hosts.make()
         observation, info = env.reset(seed=0)
 
-A process is no sandbox: what runs in it may read, write and kill whatever its user may.
+A process is not a sandbox: what runs in it may read, write and kill whatever its user may.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def _check(family: str, known: Mapping[str, tuple[Any, ...]]) -> None:
     if family in ours:
         return
     if family in known:
-        raise SettingsError(f"math: {family} is no arithmetic or algebra family (those are: {', '.join(ours)})")
+        raise SettingsError(f"math: {family} is not an arithmetic or algebra family (those are: {', '.join(ours)})")
     close = difflib.get_close_matches(family, ours, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise SettingsError(f"math: reasoning-gym has no family {family!r}{hint} (known: {', '.join(ours)})")

@@ -84,7 +84,7 @@ class Puzzle(ABC, Generic[B]):
         return ()
 
     def play(self, board: B, text: str) -> B:
-        """The board after a move. Raises `ActionError`, which explains why a text is no legal move."""
+        """The board after a move. Raises `ActionError`, which explains why a text is not a legal move."""
         if len(text) > _MAX_MOVE:
             raise ActionError(f"a move has at most {_MAX_MOVE} characters", f"一步最多 {_MAX_MOVE} 个字符")
         return self._play(board, text)

@@ -214,7 +214,7 @@ class EndpointJudge:
             if not isinstance(content, str):
                 raise TypeError
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-            raise _Failed("an answer that is no chat completion") from None
+            raise _Failed("an answer that is not a chat completion") from None
         with self._lock:
             self._bill.prompt_tokens += paid[0]
             self._bill.completion_tokens += paid[1]

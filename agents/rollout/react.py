@@ -102,7 +102,7 @@ class ReAct:
         if terminated or truncated:
             return observation, reward, terminated, truncated, info
         if self.settings.call_limit and done >= self.settings.call_limit:
-            # Only now it is known that the action was no answer. It is neither paid nor shown.
+            # Only now it is known that the action was not an answer. It is neither paid nor shown.
             ended = {**info, "success": False} | ({"oracle": 0.0} if "oracle" in info else {})
             return CALL_LIMIT, 0.0, False, True, ended
         if self.settings.name_empty and not observation and self.thoughts is None:
@@ -153,7 +153,7 @@ class ReAct:
         if completion.stop is StopReason.END and not (terminated or truncated):
             return False, True  # there is nothing left to go on with
         if completion.stop is StopReason.LENGTH and terminated and not success:
-            # Where the episode was too long, the text just stops: that is no answer.
+            # Where the episode was too long, the text just stops: that is not an answer.
             full = self.length >= self.settings.max_tokens
             return not full, full
         return terminated, truncated

@@ -28,7 +28,7 @@ class ReActSettings:
 
 @dataclass(frozen=True)
 class FaultSettings:
-    """What is done about environments that break; a bad action of the model is no fault."""
+    """What is done about environments that break; a bad action of the model is not a fault."""
 
     retries: int = 2
     """Times an episode is played again after its environment broke; then it is left out of the update."""

@@ -98,7 +98,7 @@ class Chat:
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of untrusted text; never a control id."""
-        # Half a surrogate pair is no text that could be encoded.
+        # Half a surrogate pair is not a text that could be encoded.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         out: list[int] = []
         todo = [text]

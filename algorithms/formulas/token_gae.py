@@ -1,7 +1,7 @@
 """Generalised advantage estimation whose step is a sampled token.
 
 Invariant: a token that several episodes share has an advantage in each of them: sharing the tree changes nothing. What
-lies between two turns was not sampled and is no step: the last token of a turn is followed by the first of the next.
+lies between two turns was not sampled and is not a step: the last token of a turn is followed by the first of the next.
 
 Legend of the shape suffixes: T tokens, A actions, L leaves = episodes, C columns = an episode's sampled tokens in
 order, P rows = sampled tokens of single episodes.

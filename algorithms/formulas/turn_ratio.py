@@ -36,7 +36,7 @@ class TurnClip:
     ratio: TurnRatio = TurnRatio.TURN
     """The ratio that is clipped. For turns above 50 tokens, where ``turn`` is clipped too often, take another."""
     clip: float = 0.2
-    """The ratio is clipped to 1 - clip .. 1 + clip. ``turn_mean`` moves far less: 3e-3 to 1e-2 suit it."""
+    """The ratio is clipped to [1 - clip, 1 + clip]. ``turn_mean`` moves far less: 3e-3 to 1e-2 suit it."""
     dual_clip: float = 3.0
     """Largest ratio that counts for a negative advantage; inf switches it off."""
 

@@ -40,7 +40,8 @@ def short_help(
         lines += _entry(f"--{_dashed(name)}", default, text, width)
         lines += textwrap.wrap(", ".join(names), width, initial_indent=INDENT, subsequent_indent=INDENT)
     for prefix, part in list(parts.items())[:DETAILED]:
-        shown = _flags(part, getattr(part, "COMMON", None))[:SHOWN]
+        own = vars(type(part)).get("__annotations__", {})  # before those of its bases
+        shown = sorted(_flags(part, getattr(part, "COMMON", None)), key=lambda flag: flag[0] not in own)[:SHOWN]
         if shown:
             lines += ["", *textwrap.wrap(f"{prefix}: {_first_sentence(type(part).__doc__ or '')}", width)]
         for name, default, text in shown:
@@ -53,7 +54,9 @@ def short_help(
     ]
     for prefix, count, text in hidden:
         if count:
-            lines += _entry(f"--{prefix}…", f"{count} flags", _first_sentence(text) if prefix else "", width)
+            lines += _entry(
+                f"--{prefix}…", f"{count} flag{'s'[: count > 1]}", _first_sentence(text) if prefix else "", width
+            )
     lines += ["", *textwrap.wrap("--help-all lists every flag with its full text. --config FILE reads YAML.", width)]
     return "\n".join(lines) + "\n"
 

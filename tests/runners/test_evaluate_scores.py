@@ -88,7 +88,7 @@ def test_best_of_n(measured: Callable[..., dict[str, Any]], tmp_path: Path, caps
     assert rows["random", 2]["value_tokens"] == 0 and set(rows["value", 2]["over"]) == {"random"}
     assert found["weights"]["value+logprob"] > 0
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".md", ".csv", ".png"}
-    assert "value+logprob: a unit of log-probability counts" in capsys.readouterr().out
+    assert "value+logprob: weight of the log-probability" in capsys.readouterr().out
 
 
 def test_search(measured: Callable[..., dict[str, Any]]) -> None:

@@ -109,7 +109,7 @@ def check_name(name: str) -> None:
     """Raises ValueError for a name that is not a relative path below the run's folder, as 'package/module.py' is."""
     parts = name.split("/")
     if not name or "\0" in name or any(part in ("", ".", "..") for part in parts):
-        raise ValueError(f"{name!r} is no name of a file: use a relative path without '..'")
+        raise ValueError(f"{name!r} is not a name of a file: use a relative path without '..'")
     if len(parts) > 16 or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in parts):
         raise ValueError(f"{name[:40]!r}… is too long or too deep for the name of a file")
     try:

@@ -37,14 +37,14 @@ def most_bytes(job: SandboxJob) -> int:
 
 
 def result_of(body: bytes, job: SandboxJob) -> RunResult:
-    """Raises SandboxFault for a fault and for anything that is no result."""
+    """Raises SandboxFault for a fault and for anything that is not a result."""
     try:
         header, blobs = wire.unpack(body)
         if "fault" in header:
             raise SandboxFault(f"the sandbox failed: {header['fault']}")
         return _read(header, blobs, job)
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise SandboxFault(f"the sandbox answered something that is no result: {type(error).__name__}") from error
+        raise SandboxFault(f"the sandbox answered something that is not a result: {type(error).__name__}") from error
 
 
 def _read(header: dict[str, Any], blobs: list[bytes], job: SandboxJob) -> RunResult:

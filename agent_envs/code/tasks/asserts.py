@@ -163,7 +163,7 @@ def _close(call: ast.Call, candidate: str) -> tuple[ast.expr, Any, float]:
 
 def _real(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _NoCase("a tolerance about something that is no number")
+        raise _NoCase("a tolerance about something that is not a number")
     return value
 
 
@@ -183,7 +183,7 @@ def _literal(node: ast.expr) -> Any:
         value = ast.literal_eval(_Computed().visit(node))
         value = builder(value) if builder else value
     except _TOO_DEEP:
-        raise _NoCase("compared with something that is no literal") from None
+        raise _NoCase("compared with something that is not a literal") from None
     if not plain(value):
         raise _NoCase("compared with a value that is too large, or no number")
     return value

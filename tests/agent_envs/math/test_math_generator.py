@@ -93,7 +93,7 @@ def test_ids_are_found_and_foreign_ones_are_not() -> None:
         ({"skill": 1.0}, "skill must lie between 0 and 1"),
         ({"source": "no such file"}, "no source 'no such file'"),
         ({"source": "reasoning-gym:chain_some"}, "did you mean 'chain_sum'"),
-        ({"source": "reasoning-gym:sudoku"}, "sudoku is no arithmetic or algebra family"),
+        ({"source": "reasoning-gym:sudoku"}, "sudoku is not an arithmetic or algebra family"),
         ({"operations": ("×",), "max_steps": 6, "min_steps": 6, "digits": 1}, "allow more digits or operations"),
     ],
 )
