@@ -1,6 +1,6 @@
 """One GRPO step of this project on answers of one turn: the counterpart of another trainer's step.
 
-Invariant: it is made of the parts that ``runners/train.py`` runs (rollout, engine, forest, packing, actor-critic,
+Invariant: it is made of the parts that ``runners/train.py`` runs (rollout, engine, trees, packing, actor-critic,
 algorithm), on prompts and answers of fixed lengths: no token ends an answer. A token is written as its number, so that
 texts and tokens are as many.
 """

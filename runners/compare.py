@@ -1,7 +1,7 @@
 """Compares algorithms: the same tasks, the same number of environment steps, the same seeds; one report.
 
-    python runners/compare.py --env wiki --algos selfac grpo --seeds 5 --env-steps 50000
-    python runners/compare.py --config study.yaml --jobs 2
+    turnwise compare --env wiki --algos selfac grpo --seeds 5 --env-steps 50000
+    turnwise compare --config study.yaml --jobs 2
 
 Every flag that is not one of these belongs to ``train.py`` and goes to all runs; the settings of one algorithm
 (``--grpo.group 16``) go to those that have it. Several entrants of one algorithm, tuning and claims stand in a settings

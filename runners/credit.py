@@ -1,7 +1,7 @@
 """Compares the credit that algorithms assign to the same episodes with true progress.
 
-    python runners/credit.py --model runs/corridor-selfac-0-… --algos selfac grpo gigpo --episodes 500
-    python runners/credit.py --model RUN --runs RUN RUN-OF-PPO …
+    turnwise credit --model runs/corridor-selfac-0-… --algos selfac grpo gigpo --episodes 500
+    turnwise credit --model RUN --runs RUN RUN-OF-PPO …
 
 The episodes are played with the policy that --model began from and with the one it ended with, in an environment whose
 oracle tells the chance of success of every state (``TextEnv.oracle``). A run under --runs takes part with its own

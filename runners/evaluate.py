@@ -1,8 +1,8 @@
 """Measures agents on held-out tasks.
 
-    python runners/evaluate.py --env wiki --model runs/wiki-selfac-0-…
+    turnwise evaluate --env wiki --model runs/wiki-selfac-0-…
 
-    python runners/evaluate.py --env corridor --model RUN --agent best-of-n --scorer value logprob random
+    turnwise evaluate --env corridor --model RUN --agent best-of-n --scorer value logprob random
 
 A run folder is measured twice, as the base model and as trained, on the same tasks. Reported are success, unbiased
 pass@k, turns and tokens with bootstrap intervals over tasks, also by number of hops and language; and, where the run

@@ -1,6 +1,6 @@
 """Plays an environment by hand, with the same text that an agent gets.
 
-    python runners/play.py --env wiki --split test
+    turnwise play --env wiki --split test
 
 Invariant: between the headings stands what ``rollout.react`` gives a model, word for word: system prompt, task, then
 the observation after each turn; only characters that a terminal would obey or hide are written out, as ⟨U+001B⟩. What

@@ -1,6 +1,6 @@
 """Writes one HTML file that shows a run: its curves, its settings, and episodes turn by turn, token by token.
 
-    python runners/view.py runs/wiki-selfac-0-…
+    turnwise view runs/wiki-selfac-0-…
 
 The file needs no server and no network. A run records thousands of episodes: a choice of them, spread over the run, is
 put into the file, always the whole group that a task got in one update.
