@@ -16,7 +16,7 @@ def boxed(text: str) -> str:
 
     Raises ValueError, in words for whoever wrote the text, when there is none, or it is empty or not closed.
     """
-    begins = [found.end() for found in _BOX.finditer(text)]
+    begins = [result.end() for result in _BOX.finditer(text)]
     if not begins:
         raise ValueError("the answer is not in \\boxed{}")
     end = _closing(text, begins[-1] - 1, escapes=True)

@@ -110,9 +110,9 @@ def conditions(
             if recipe in FLOOR:
                 least = FLOOR[recipe]
                 yield f"{who}: final {mode} success {final}: lower end at least {least}", final.low >= least
-            found = gain(start, final)
+            result = gain(start, final)
             least = GAIN.get(recipe, USUAL_GAIN)
-            yield f"{who}: {mode} gain {found}: lower end at least {least}", found.low >= least
+            yield f"{who}: {mode} gain {result}: lower end at least {least}", result.low >= least
         yield f"{who}: greedy start at most 0.75", summary["start"]["greedy"]["mean"] <= 0.75
     for name, highest in CEILINGS.get(recipe, {}).items():
         yield f"{name}: {others[name]} at most {highest}", others[name].mean <= highest

@@ -114,11 +114,11 @@ def tiny(path: Path | None, console: Console, count: int = 128) -> tuple[PreTrai
 
 def ways(work: Workload, engine: HFEngine) -> dict[str, Callable[[], sampled.Done]]:
     """Every way to sample the workload."""
-    found: dict[str, Callable[[], sampled.Done]] = {ENGINE: lambda: sampled.with_engine(engine, work.todo)}
+    result: dict[str, Callable[[], sampled.Done]] = {ENGINE: lambda: sampled.with_engine(engine, work.todo)}
     for batch in work.batches:
-        found[f"generate, {batch} rows"] = lambda b=batch: sampled.with_generate(work.model, work.todo, b)  # type: ignore[misc]
-    found[KEPT] = lambda: sampled.with_kept_cache(work.model, work.todo)
-    return found
+        result[f"generate, {batch} rows"] = lambda b=batch: sampled.with_generate(work.model, work.todo, b)  # type: ignore[misc]
+    result[KEPT] = lambda: sampled.with_kept_cache(work.model, work.todo)
+    return result
 
 
 def measure_sampling(work: Workload, rounds: int) -> dict[str, Any]:
@@ -180,11 +180,11 @@ def measure_wiki(rounds: int, pages: int, episodes: int) -> dict[str, Any]:
 
 def conditions(sampling: Mapping[str, Mapping[str, Any]], wiki: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """What must hold, each with whether it does."""
-    for name, found in sampling.items():
-        asked = found["asked"]
-        yield f"{name}: every way samples {asked} tokens", set(found["sampled"].values()) == {asked}
-        times = found["rows"][found["best"]]["times"]["median"]
-        yield f"{name}: engine {times:.2f} times {found['best']}, at least {AT_LEAST}", times >= AT_LEAST
+    for name, result in sampling.items():
+        asked = result["asked"]
+        yield f"{name}: every way samples {asked} tokens", set(result["sampled"].values()) == {asked}
+        times = result["rows"][result["best"]]["times"]["median"]
+        yield f"{name}: engine {times:.2f} times {result['best']}, at least {AT_LEAST}", times >= AT_LEAST
     steps = wiki["steps_per_s"]["median"]
     yield f"wiki: {steps:.0f} steps/s, at least {STEPS_AT_LEAST:.0f}", steps >= STEPS_AT_LEAST
     yield "wiki: every turn is answered as its kind is meant to be", wiki["answered_as_meant"] == 1
@@ -194,11 +194,11 @@ def conditions(sampling: Mapping[str, Mapping[str, Any]], wiki: Mapping[str, Any
 
 def show(sampling: Mapping[str, Mapping[str, Any]], wiki: Mapping[str, Any], console: Console) -> None:
     rows = []
-    for name, found in sampling.items():
-        for way, row in found["rows"].items():
-            mark = " (its best)" if way == found["best"] and len(found["rows"]) > 3 else ""
+    for name, result in sampling.items():
+        for way, row in result["rows"].items():
+            mark = " (its best)" if way == result["best"] and len(result["rows"]) > 3 else ""
             rate, times = Spread(**row["tokens_per_s"]), Spread(**row["times"])
-            limit = found["encoded_by_generate"] / found["engine_encoded"] if way.endswith("rows") else 1.0
+            limit = result["encoded_by_generate"] / result["engine_encoded"] if way.endswith("rows") else 1.0
             rows.append((f"{name}: {way}{mark}", f"{rate.median:.0f} [{rate.low:.0f}, {rate.high:.0f}]", times, limit))
     columns = ("", "sampled tokens/s", "engine is … times as fast", "encoded, times the engine's")
     print_table("sampling", columns, rows, console)

@@ -58,12 +58,12 @@ def made_up(count: int, turns: int, reads: int, samples: int, vocabulary: int) -
 
 def recorded(lines: Iterable[str]) -> list[Episode]:
     """Episodes from lines of a run's episodes.jsonl."""
-    found = []
+    result = []
     for line in lines:
         record = json.loads(line)
         reads = [record["prompt_tokens"], *(turn["observation_tokens"] for turn in record["turns"])]
-        found.append(tuple(Turn(tuple(r), len(t["tokens"])) for r, t in zip(reads, record["turns"], strict=False)))
-    return [episode for episode in found if episode]
+        result.append(tuple(Turn(tuple(r), len(t["tokens"])) for r, t in zip(reads, record["turns"], strict=False)))
+    return [episode for episode in result if episode]
 
 
 def read_recorded(path: Path, update: int, count: int) -> list[Episode]:

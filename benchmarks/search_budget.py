@@ -129,27 +129,27 @@ def measure(settings: SearchBudget, player: Player, asked: Study, cells: Cells) 
     valid = Played.of(cells.get("episodes-valid", lambda: played(player, asked, chosen, settings.samples)))
     most = max(settings.budgets)
     test = Played.of(cells.get(f"episodes-test-{most}", lambda: played(player, asked, tasks, most)))
-    found = StudyResult([program.single(test.lines)])
+    result = StudyResult([program.single(test.lines)])
     for kind in asked.kinds:
         weights = Weights()
         if kind.mixed:
             weights = best_of_n.choose_weight(valid.lines, kind, settings.samples, weights)
-            found.weights[kind] = weights.weight
-        found.points += [best_of_n.point(test.lines, kind, n, weights, test.value_tokens) for n in settings.budgets]
-    found.points += [shortest(test.lines, n) for n in settings.budgets]
+            result.weights[kind] = weights.weight
+        result.points += [best_of_n.point(test.lines, kind, n, weights, test.value_tokens) for n in settings.budgets]
+    result.points += [shortest(test.lines, n) for n in settings.budgets]
     whole = mean([float(sum(line.tokens)) for mine in valid.lines for line in mine])
     oracle = has_oracle(player.env, "test")
     # Budget by budget: what a stopped study has is whole as far as it goes.
     for n, kind in product(sorted(settings.budgets), (k for k in SEARCHERS if oracle or k != K.ORACLE)):
-        weights = Weights(weight=found.weights.get(kind, 1.0))
+        weights = Weights(weight=result.weights.get(kind, 1.0))
         tot = ToTSettings(settings.branch, settings.search, settings.beam, tokens=round(n * whole))
         ask = partial(program.searched, asked, player, tasks, tot, kind, weights, n)
-        found.points.append(_point(cells.get(f"tot-{n}-{kind}", ask)))
-        player.console.print(f"{kind}, {n}: {mean(found.points[-1].success):.3f}", highlight=False)
+        result.points.append(_point(cells.get(f"tot-{n}-{kind}", ask)))
+        player.console.print(f"{kind}, {n}: {mean(result.points[-1].success):.3f}", highlight=False)
     first = [mine[: settings.samples] for mine in test.lines]
     stopping = EarlyStop(settings.max_loss)
-    found.stops = [program.stopping(first, valid.lines, kind, stopping, Likelihood())[1] for kind in STOPPERS]
-    return {"found": found, "critic": critic(test.lines, tasks), "tokens_of_an_episode": whole}
+    result.stops = [program.stopping(first, valid.lines, kind, stopping, Likelihood())[1] for kind in STOPPERS]
+    return {"found": result, "critic": critic(test.lines, tasks), "tokens_of_an_episode": whole}
 
 
 def shortest(tasks: Sequence[Sequence[Scores]], n: int) -> Point:

@@ -107,7 +107,7 @@ def search(depth: int, branch: int, beam: int, rng: random.Random) -> Node:
 
 def chains(root: Node) -> list[Node]:
     """Every path of the tree as a chain of its own, in the order of its leaves."""
-    found: list[Node] = []
+    result: list[Node] = []
     stack: list[tuple[Node, tuple[Node, ...]]] = [(root, ())]
     while stack:
         node, before = stack.pop()
@@ -116,9 +116,9 @@ def chains(root: Node) -> list[Node]:
             copies = [replace(n, children=[]) for n in path]
             for above, below in pairwise(copies):
                 above.add(below)
-            found.append(copies[0])
+            result.append(copies[0])
         stack.extend((child, path) for child in reversed(node.children))
-    return found
+    return result
 
 
 @dataclass(frozen=True)

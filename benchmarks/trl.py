@@ -163,7 +163,7 @@ def steps(shape: Shape, size: str, rounds: int, folder: str) -> dict[str, list[S
     turns.timed(trainer, "training_step", "step")
     turns.timed(trainer, "_prepare_inputs", "inputs")
     trainer.train()
-    return {name: found[1:] for name, found in turns.splits.items()}
+    return {name: result[1:] for name, result in turns.splits.items()}
 
 
 def summary(shape: Shape, found: Mapping[str, Sequence[Split]]) -> dict[str, Any]:
@@ -213,9 +213,9 @@ def show(results: Mapping[str, Mapping[str, Any]], console: Console) -> None:
 
 def check_installed() -> None:
     """Exits with 2 and one line when TRL is not there, or is another version."""
-    found = import_module("trl").__version__ if util.find_spec("trl") else "none"
-    if found != VERSION:
-        line = f"this compares with TRL {VERSION}, here is {found}: pip install trl=={VERSION} (see the first lines)"
+    result = import_module("trl").__version__ if util.find_spec("trl") else "none"
+    if result != VERSION:
+        line = f"this compares with TRL {VERSION}, here is {result}: pip install trl=={VERSION} (see the first lines)"
         print(line, file=sys.stderr)
         sys.exit(2)
 

@@ -52,9 +52,9 @@ class RandomAgent:
         if observation == self.prompt:
             self.prompt = None
             return render("NAVIGATE", self.seen[0])
-        found = [title for _, title in _LINK.findall(observation)]
-        self.links = len(found) or self.links
-        self.seen += found
+        result = [title for _, title in _LINK.findall(observation)]
+        self.links = len(result) or self.links
+        self.seen += result
         title = self.seen[int(self.rng.integers(len(self.seen)))]
         number = int(self.rng.integers(1, max(self.links, 1) + 1))
         calls = [

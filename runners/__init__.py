@@ -18,10 +18,10 @@ def check_install() -> None:
     here = Path(__file__).resolve().parent.parent
     for name in ("agent_envs", "agents", "algorithms"):
         spec = importlib.util.find_spec(name)
-        found = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None
-        if found != here:
+        result = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None
+        if result != here:
             _stop(
-                f"the package {name!r} comes from {found}, not from {here}: another installed package has the "
+                f"the package {name!r} comes from {result}, not from {here}: another installed package has the "
                 "same name (openai-agents does); use a virtual environment of its own"
             )
     deferred.install()

@@ -98,10 +98,10 @@ class Scorer:
 def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: Console) -> list[Scorer]:
     """Everyone who takes part. Raises UserError."""
     run, chosen = locate(credit.model, console)
-    found = []
+    result = []
     for path in credit.runs:
         other, newest = locate(path, console)
-        found.append(Scorer(other.folder.name, other.settings.algorithm, other, newest))
+        result.append(Scorer(other.folder.name, other.settings.algorithm, other, newest))
     for name in credit.algos or (() if credit.runs else (run.train.algo,)):
         algorithm = run.settings.algorithm if name == run.train.algo else algorithms[name]
         needs, there = algorithm.needs, run.settings.algorithm.needs
@@ -109,16 +109,16 @@ def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: C
         if no_critic or (needs.judge and not there.judge):
             what = "critic" if no_critic else "judge"
             raise UserError(f"{name} needs a {what}, and {credit.model} has none: name a run of {name} with --runs")
-        found.append(Scorer(name, algorithm, run, chosen))
-    names = [scorer.name for scorer in found]
+        result.append(Scorer(name, algorithm, run, chosen))
+    names = [scorer.name for scorer in result]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"{twice[0]} is named twice: rename a run folder, or leave one out")
-    for scorer in found:
+    for scorer in result:
         if scorer.run.train.env != run.train.env:
             raise UserError(f"{scorer.run.folder} was trained on {scorer.run.train.env}, not on {run.train.env}")
         if scorer.algorithm.sampling.group > 1 and credit.group < 2:
             raise UserError(f"{scorer.name} compares the episodes of a group: set --group to 2 or more")
-    return found
+    return result
 
 
 def play(credit: Credit, run: SavedRun, console: Console) -> dict[str, list[Episode]]:
@@ -133,14 +133,14 @@ def play(credit: Credit, run: SavedRun, console: Console) -> dict[str, list[Epis
     workers.start()
     controller = Controller(workers, credit.slots, settings.faults)
     jobs = [Job(task, sample, credit.seed) for task in tasks for sample in range(credit.group)]
-    found = {}
+    result = {}
     try:
         for version, name in enumerate(WHEN):
             controller.load(version, policies.adapters[name])
-            found[name] = controller.play(jobs, run.train.sampling()).episodes
+            result[name] = controller.play(jobs, run.train.sampling()).episodes
     finally:
         workers.close()
-    return found
+    return result
 
 
 def credited(
@@ -159,7 +159,7 @@ def credited(
     asked = judge_settings(settings, scorer.algorithm)
     judge = asked and (remote_judge(asked) or local_judge(settings, model, base, lambda: 0, console))
     judging = judge and Judging(judge, judged(scorer.algorithm), scorer.run.folder)
-    found: dict[str, dict[EpisodeId, Credited]] = {}
+    result: dict[str, dict[EpisodeId, Credited]] = {}
     for when in WHEN:
         if when == "trained":
             model.load(scorer.checkpoint)
@@ -168,33 +168,33 @@ def credited(
         trees = grow(episodes[when], least=min(2, scorer.algorithm.sampling.group))
         sizes = [len(tree.paths) for tree in trees]
         at_once = max(1, round(train.episodes / train.minibatches / max(1, max(sizes, default=1))))
-        found[when] = {}
+        result[when] = {}
         for i in range(0, len(trees), at_once):
-            found[when] |= learner.credit(trees[i : i + at_once])
+            result[when] |= learner.credit(trees[i : i + at_once])
         if not (scorer.algorithm.needs.critic or scorer.algorithm.needs.token_critic):
-            found[when] = {name: replace(one, values=None) for name, one in found[when].items()}
+            result[when] = {name: replace(one, values=None) for name, one in result[when].items()}
         for action in (action for episode in episodes[when] for action, _ in episode.turns):
             action.label = None  # the next scorer has its own judge
     if judging:
         judging.close()
-    return found
+    return result
 
 
 def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> dict[str, Any]:
     """{"base": …, "trained": …}, each with counts and, by scorer, every figure with its interval."""
     run, _ = locate(credit.model, console)
     episodes = play(credit, run, console)
-    found: dict[str, Any] = {when: {"scorers": {}} for when in WHEN}
+    result: dict[str, Any] = {when: {"scorers": {}} for when in WHEN}
     for scorer in who:
         console.print(f"crediting: {scorer.name}", highlight=False)
         credits = credited(scorer, episodes, credit.device, console)
         for when in WHEN:
             turns = turns_of(episodes[when], credits[when])
-            found[when]["counts"] = counts(turns)
-            found[when]["scorers"][scorer.name] = {
+            result[when]["counts"] = counts(turns)
+            result[when]["scorers"][scorer.name] = {
                 "algo": scorer.run.train.algo, "figures": quality(turns, seed=credit.seed), "by_turn": by_turn(turns)
             }  # fmt: skip
-    return found
+    return result
 
 
 def show(found: Mapping[str, Any], console: Console) -> None:
@@ -263,10 +263,10 @@ def main() -> None:
     torch.set_num_threads(credit.threads)
     console = Console()
     who = scorers(credit, algorithms, console)
-    found = measure(credit, who, console)
-    show(found, console)
+    result = measure(credit, who, console)
+    show(result, console)
     if credit.out:
-        write(found, credit, credit.out)
+        write(result, credit, credit.out)
 
 
 if __name__ == "__main__":

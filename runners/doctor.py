@@ -81,16 +81,18 @@ def packages() -> Iterator[Finding]:
     declared = {r.name: r for r in map(Requirement, metadata.requires("turnwise") or ()) if r.marker is None}
     for name in PACKAGES:
         try:
-            found = metadata.version(name)
+            result = metadata.version(name)
         except metadata.PackageNotFoundError:
             fix = f"pip install '{declared.get(name, name)}'"
             yield Finding(name, Status.MISSING, "not installed", fix, needed=True)
             continue
         allowed = declared[name].specifier if name in declared else None
-        if allowed is not None and not allowed.contains(found, prereleases=True):
-            yield Finding(name, Status.MISSING, f"{found} is not in {allowed}", f"pip install '{declared[name]}'", True)
+        if allowed is not None and not allowed.contains(result, prereleases=True):
+            yield Finding(
+                name, Status.MISSING, f"{result} is not in {allowed}", f"pip install '{declared[name]}'", True
+            )
         else:
-            yield Finding(name, Status.OK, f"{found} ({allowed})")
+            yield Finding(name, Status.OK, f"{result} ({allowed})")
 
 
 def processor() -> Iterator[Finding]:
@@ -182,14 +184,14 @@ def findings() -> Iterator[Finding]:
 
 def main() -> None:
     settings, _ = parse(Doctor, lambda _: {}, about=Doctor.__doc__ or "")
-    found = list(findings())
-    ready = not any(finding.needed and finding.state == Status.MISSING for finding in found)
+    result = list(findings())
+    ready = not any(finding.needed and finding.state == Status.MISSING for finding in result)
     if settings.json:
-        print(dump_json({"ready": ready, "findings": [asdict(finding) for finding in found]}), end="")
+        print(dump_json({"ready": ready, "findings": [asdict(finding) for finding in result]}), end="")
     else:
         console = Console()
         colour = {Status.OK: "green", Status.NOTE: "yellow", Status.MISSING: "red"}
-        for one in found:
+        for one in result:
             mark = f"[{colour[one.state]}]{one.state:<7}[/]"
             console.print(f"{mark} {one.what}: {escape(one.text)}", highlight=False, soft_wrap=True)
             if one.fix:

@@ -142,14 +142,14 @@ def measure(
     console: Console,
 ) -> dict[str, dict[str, PlayedTasks]]:  # fmt: skip
     """{policy: {"sampled": …, "greedy": …}} on the same tasks."""
-    found: dict[str, dict[str, PlayedTasks]] = {}
+    result: dict[str, dict[str, PlayedTasks]] = {}
     for version, (name, adapter) in enumerate(policies.adapters.items()):
         controller.load(version, adapter)
-        found[name] = {}
+        result[name] = {}
         for mode, greedy, samples in (("sampled", False, evaluate.samples), ("greedy", True, 1)):
             drawn = replace(sampling, greedy=greedy)
-            found[name][mode] = evaluate_tasks(controller, drawn, tasks, console, seed=evaluate.seed, samples=samples)
-    return found
+            result[name][mode] = evaluate_tasks(controller, drawn, tasks, console, seed=evaluate.seed, samples=samples)
+    return result
 
 
 def looked_into(found: Mapping[str, Mapping[str, PlayedTasks]], policies: Policies, env: TextEnv) -> dict[str, Any]:
@@ -175,12 +175,12 @@ def by_scores(
     player = scored_player(controller, policies, env, console)
     check(asked, player, evaluate.split)
     controller.load(0, policies.adapters["trained" if "trained" in policies.adapters else "model"])
-    found = measure_by_scores(asked, player, evaluate.split, tasks)
-    inference_report.show(found, console)
+    result = measure_by_scores(asked, player, evaluate.split, tasks)
+    inference_report.show(result, console)
     if evaluate.out:
         title = f"{evaluate.env}, {evaluate.agent}, {len(tasks)} {evaluate.split} tasks"
-        inference_report.write(found, title, evaluate.out)
-    return inference_report.as_json(found)
+        inference_report.write(result, title, evaluate.out)
+    return inference_report.as_json(result)
 
 
 def by_playing(
@@ -188,10 +188,10 @@ def by_playing(
     tasks: Sequence[Task], console: Console,
 ) -> dict[str, Any]:  # fmt: skip
     """Measures the policies as they are, and the critic. Raises UserError."""
-    found = measure(evaluate, sampling, controller, policies, tasks, console)
-    figures = evaluation_report.figures_of(found)
+    result = measure(evaluate, sampling, controller, policies, tasks, console)
+    figures = evaluation_report.figures_of(result)
     evaluation_report.show(figures, console)
-    told = looked_into(found, policies, env)
+    told = looked_into(result, policies, env)
     if "calibration" in told:
         calibration_report.show(told["calibration"], console)
         if evaluate.out:

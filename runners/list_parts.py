@@ -51,9 +51,9 @@ def sections() -> Iterator[tuple[str, str, list[Listed]]]:
 
 
 def show(console: Console) -> None:
-    found = list(sections())
-    width = 2 + max(len(part.name) for _, _, parts in found for part in parts)
-    for title, flag, parts in found:
+    result = list(sections())
+    width = 2 + max(len(part.name) for _, _, parts in result for part in parts)
+    for title, flag, parts in result:
         console.print(f"[bold]{title}[/] ({flag})")
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True, width=width)

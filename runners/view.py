@@ -100,8 +100,8 @@ def describe(index: Index, groups: Sequence[Group], *, full: bool) -> str:
 
 
 def _ids(episode: Episode) -> set[int]:
-    found = set(episode.prompt_tokens)
-    return found.union(*(t.tokens for t in episode.turns or ()), *(t.observation_tokens for t in episode.turns or ()))
+    result = set(episode.prompt_tokens)
+    return result.union(*(t.tokens for t in episode.turns or ()), *(t.observation_tokens for t in episode.turns or ()))
 
 
 def main() -> None:

@@ -20,12 +20,12 @@ def file_and_range(text: str, files: Collection[str]) -> tuple[str, tuple[int, i
     None for no range. Raises ActionError.
     """
     name, comma, tail = _split(text)
-    found = _range(tail if comma else name)
-    if found is None and comma:
+    result = _range(tail if comma else name)
+    if result is None and comma:
         raise ActionError("lines look like 3:5", "行号写法: 3:5")
-    if comma or found is None:
-        return file_or_only(name, files), found
-    return file_or_only("", files), found
+    if comma or result is None:
+        return file_or_only(name, files), result
+    return file_or_only("", files), result
 
 
 def lines_asked(text: str, files: Collection[str]) -> tuple[str, int, int]:

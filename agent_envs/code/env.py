@@ -155,20 +155,20 @@ class CodeEnv(TextEnv):
 
     def _search(self, action: Action) -> Outcome:
         wanted, only = arguments.text_and_file(action.args, self._files)
-        found = [
+        result = [
             (name, number)
             for name, text in sorted(self._files.items())
             if only in (None, name)
             for number, line in enumerate(lines_of(text), 1)
             if wanted in line
         ]
-        if not found:
+        if not result:
             return self._say("notfound")
         rows = []
-        for name, number in found[:_MAX_FOUND]:
+        for name, number in result[:_MAX_FOUND]:
             rows.append(f"{name}:{self._shown(name, number, number)}")
-        if len(found) > _MAX_FOUND:
-            rows.append(self._say("further", left=len(found) - _MAX_FOUND).text)
+        if len(result) > _MAX_FOUND:
+            rows.append(self._say("further", left=len(result) - _MAX_FOUND).text)
         return Outcome("\n".join(rows))
 
     def _create(self, action: Action) -> Outcome:

@@ -112,14 +112,14 @@ def _missed(text: str, other: str, place: Place, rng: np.random.Generator) -> li
     parts = ((n, part) for n, line in enumerate(lines, 1) for part in dict.fromkeys(pieces(line)) if part.strip())
     match rng.integers(3):
         case 0:
-            found = [(n, old, new) for n, line in enumerate(lines, 1) if old not in line]
+            result = [(n, old, new) for n, line in enumerate(lines, 1) if old not in line]
         case 1:
-            found = [(n, part, new) for n, part in parts if lines[n - 1].count(part) > 1]
+            result = [(n, part, new) for n, part in parts if lines[n - 1].count(part) > 1]
         case _:
-            found = [(n, part, part) for n, part in parts if lines[n - 1].count(part) == 1]
-    if not found:
+            result = [(n, part, part) for n, part in parts if lines[n - 1].count(part) == 1]
+    if not result:
         return []
-    number, old, new = found[rng.integers(len(found))]
+    number, old, new = result[rng.integers(len(result))]
     step = replacing(number, old, new, "" if place.alone else place.name)
     return [Exercise(step.turn(), "", _refusal(lines, number, old, place.language))]
 
@@ -137,9 +137,9 @@ def _refusal(lines: Sequence[str], number: int, old: str, language: str) -> str:
 
 def _part(text: str, other: str) -> tuple[int, str, str] | None:
     """(line, old part, new part) of a change that has one part of one line."""
-    found = hunks(text, other)
-    parts = snippet(text, found[0]) if len(found) == 1 else None
-    return parts and (found[0].first, *parts)
+    result = hunks(text, other)
+    parts = snippet(text, result[0]) if len(result) == 1 else None
+    return parts and (result[0].first, *parts)
 
 
 def _mistaken(text: str, solution: str) -> dict[int, str | None]:
@@ -180,13 +180,13 @@ def _names(text: str) -> frozenset[str]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
-    found = set()
+    result = set()
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if not name.startswith("__"):
-                found.add(name)
+                result.add(name)
             case ast.arg(arg=name) if name != "self":
-                found.add(name)
+                result.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
-    return frozenset(found)
+                result.add(name)
+    return frozenset(result)

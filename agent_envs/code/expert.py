@@ -140,13 +140,13 @@ def _next_hunk(before: str, after: str, name: str) -> Hunk:
 
     Where it alone would break the syntax, all of them at once.
     """
-    found = hunks(before, after)
-    last = found[-1]
-    if len(found) == 1 or syntax_error(name, _applied(before, last)) is None:
+    result = hunks(before, after)
+    last = result[-1]
+    if len(result) == 1 or syntax_error(name, _applied(before, last)) is None:
         return last
     lines = lines_of(after)
     end = len(lines) - (len(lines_of(before)) - last.last)
-    return Hunk(found[0].first, last.last, tuple(lines[found[0].first - 1 : end]))
+    return Hunk(result[0].first, last.last, tuple(lines[result[0].first - 1 : end]))
 
 
 def _applied(text: str, hunk: Hunk) -> str:
@@ -268,7 +268,7 @@ def _mistake(now: Situation, rng: np.random.Generator) -> Step | None:
 def changed(text: str) -> tuple[str, ...]:
     """What the text becomes by one small mistake, in one piece."""
     try:
-        found = [mutant.apply(text) for mutant in mutants(text)]
+        result = [mutant.apply(text) for mutant in mutants(text)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    return tuple(other for other in found if len(hunks(text, other)) == 1)
+    return tuple(other for other in result if len(hunks(text, other)) == 1)

@@ -32,14 +32,14 @@ _LINES = 60
 @cache
 def words(grammar: Grammar, system_prompts: tuple[str, ...]) -> tuple[str, ...]:
     """Each once, in an order that does not change."""
-    found = dict.fromkeys([*system_prompts, *_turns(grammar), *_INDENTS, *_NUMBERS, *WORDS, ", ", ": "])
-    found |= dict.fromkeys(f" {sign} " for sign in BETWEEN)
-    found |= dict.fromkeys(f"{word} " for word in BEFORE)
+    result = dict.fromkeys([*system_prompts, *_turns(grammar), *_INDENTS, *_NUMBERS, *WORDS, ", ", ": "])
+    result |= dict.fromkeys(f" {sign} " for sign in BETWEEN)
+    result |= dict.fromkeys(f"{word} " for word in BEFORE)
     for program in programs().values():
         said = [told["en"] for told in program.statements.values()]
         for text in (*program.files.values(), *program.signatures.values(), *said):
-            found |= dict.fromkeys(_PIECE.findall(text))
-    return tuple(found)
+            result |= dict.fromkeys(_PIECE.findall(text))
+    return tuple(result)
 
 
 def _turns(grammar: Grammar) -> Iterator[str]:
@@ -58,8 +58,8 @@ def _turns(grammar: Grammar) -> Iterator[str]:
 @cache
 def identifiers() -> tuple[str, ...]:
     """Words that can be names, short ones included; they are words only, whichever program has them."""
-    found = dict.fromkeys(ascii_lowercase)
+    result = dict.fromkeys(ascii_lowercase)
     for program in programs().values():
         for text in program.files.values():
-            found |= dict.fromkeys(_PIECE.findall(text))
-    return tuple(word for word in found if word.isalpha() and not iskeyword(word) and not hasattr(builtins, word))
+            result |= dict.fromkeys(_PIECE.findall(text))
+    return tuple(word for word in result if word.isalpha() and not iskeyword(word) and not hasattr(builtins, word))

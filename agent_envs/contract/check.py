@@ -82,10 +82,10 @@ def check_tasks(make: Make, tasks: int, seed: int) -> None:
     env, other = make(), make()
     seen: dict[str, str] = {}
     for split in SPLITS:
-        found = env.tasks(split)
-        need(len(found) > 0, env, f"the {split} split has no task")
-        for index in range(min(len(found), 200)):
-            task = found[index]
+        result = env.tasks(split)
+        need(len(result) > 0, env, f"the {split} split has no task")
+        for index in range(min(len(result), 200)):
+            task = result[index]
             need(
                 task.split == split and task.language in ("en", "zh") and task.level >= 1, env, f"bad fields in {task}"
             )
@@ -93,7 +93,7 @@ def check_tasks(make: Make, tasks: int, seed: int) -> None:
             need(task.id not in seen, env, f"task id {task.id} is in {seen.get(task.id)} and in {split}")
             seen[task.id] = split
             need(task == other.tasks(split)[index], env, f"task {index} of {split} differs between two makes")
-            need(found.find(task.id) == task, env, f"tasks({split!r}).find({task.id!r}) is not that task")
+            need(result.find(task.id) == task, env, f"tasks({split!r}).find({task.id!r}) is not that task")
             content = f"{task.prompt}\0{task.data!r}"
             need(seen.setdefault(content, split) == split, env, f"task {task.id} is also in {seen[content]}")
 

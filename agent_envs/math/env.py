@@ -84,11 +84,11 @@ class MathEnv(TextEnv):
         if action.name == "THINK" and not last:
             return Outcome()
         try:
-            found = self._verdict(boxed(action.args))
+            result = self._verdict(boxed(action.args))
         except ValueError:  # no box: the last allowed thought may just not be the end
             return Outcome(terminated=action.name == "ANSWER")
-        self._state = replace(self._state, unverified=bool(found.unverified))
-        return Outcome("", float(found.right), terminated=True, success=found.right)
+        self._state = replace(self._state, unverified=bool(result.unverified))
+        return Outcome("", float(result.right), terminated=True, success=result.right)
 
     def _verdict(self, answer: str) -> Verdict:
         config, problem = self.config, self._problem

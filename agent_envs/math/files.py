@@ -77,12 +77,12 @@ def _dataset(source: str) -> dict[str, Iterable[Row]]:
         raise SettingsError(f"--math.source {source} needs datasets: pip install 'turnwise[datasets]'") from error
     name, _, config = source.removeprefix("datasets:").partition(":")
     try:
-        found = datasets.load_dataset(name, config or None)
+        result = datasets.load_dataset(name, config or None)
     except Exception as error:  # what it raises differs with what is missing: a name, a connection, a cache
         raise SettingsError(f"math: datasets cannot load {name!r}: {str(error).strip().splitlines()[0]}") from error
-    parts = {SPLIT_OF[part]: found[part] for part in found if part in SPLIT_OF}
+    parts = {SPLIT_OF[part]: result[part] for part in result if part in SPLIT_OF}
     if "train" not in parts:
-        raise SettingsError(f"math: the data set {name!r} has no train split (it has: {', '.join(found)})")
+        raise SettingsError(f"math: the data set {name!r} has no train split (it has: {', '.join(result)})")
     return parts
 
 

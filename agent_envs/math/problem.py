@@ -91,14 +91,14 @@ def _chain(config: MathConfig, level: int, rng: Random) -> Chain | None:
     steps = []
     for _ in range(level):
         sign = rng.choice(config.operations)
-        found = _operands(value, sign, low, high)
-        if not found:
+        result = _operands(value, sign, low, high)
+        if not result:
             return None
-        operand, wanted = rng.choice(found), rng.random() < config.carries
+        operand, wanted = rng.choice(result), rng.random() < config.carries
         for _ in range(_DRAWS):
             if carries(value, sign, operand) == wanted:
                 break
-            operand = rng.choice(found)
+            operand = rng.choice(result)
         steps.append((sign, operand))
         value = APPLY[sign](value, operand)
     return Chain(start, tuple(steps))

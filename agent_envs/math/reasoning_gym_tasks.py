@@ -42,7 +42,7 @@ def load(config: MathConfig) -> dict[str, tuple[Task, ...]]:
         seen.add(question)
         problem = Problem(gold, scorer=(family, config.seed, number, digest(made["question"])))
         tasks[split].append(Task(f"math-{split}-{len(tasks[split])}", split, question, "en", 1, problem))
-    return {split: tuple(found) for split, found in tasks.items()}
+    return {split: tuple(result) for split, result in tasks.items()}
 
 
 def _check(family: str, known: Mapping[str, tuple[Any, ...]]) -> None:

@@ -16,8 +16,8 @@ def tasks_of(config: MathConfig, split: str) -> TaskSet:
     if config.source == GENERATED:
         size = config.train_tasks if split == "train" else config.held_out_tasks
         return TaskSet(size, partial(generate, config, split), number_of)
-    found = _loaded(config)[split]
-    return TaskSet(len(found), found.__getitem__, number_of)
+    result = _loaded(config)[split]
+    return TaskSet(len(result), result.__getitem__, number_of)
 
 
 @lru_cache(maxsize=8)

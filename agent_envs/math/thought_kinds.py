@@ -54,8 +54,8 @@ def kind_of(text: str) -> Factor | None:
 
 @lru_cache(maxsize=4096)
 def _kind(beginning: str) -> Factor | None:
-    found = _ANY.search(beginning)
-    return Factor(found.lastgroup) if found and found.lastgroup else None
+    result = _ANY.search(beginning)
+    return Factor(result.lastgroup) if result and result.lastgroup else None
 
 
 def counted(kinds: Iterable[Factor | None]) -> dict[str, float]:

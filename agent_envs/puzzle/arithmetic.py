@@ -121,10 +121,10 @@ def fewest_products(left: tuple[Number, ...], target: int, whole: bool) -> int |
 def _searched(left: tuple[Number, ...], target: int, whole: bool) -> int | None:
     best: int | None = None
     for text, rest in steps(left, whole):
-        found = fewest_products(rest, target, whole)
-        if found is not None:
-            found += "*" in text or text.count("/") > text.count("(")
-            best = found if best is None else min(best, found)
+        result = fewest_products(rest, target, whole)
+        if result is not None:
+            result += "*" in text or text.count("/") > text.count("(")
+            best = result if best is None else min(best, result)
             if best == 0:
                 break
     return best

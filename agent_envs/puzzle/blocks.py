@@ -72,9 +72,9 @@ class BlocksWorld(Puzzle[Blocks]):
         return _distances(renamed.wanted)[renamed.stacks]
 
     def _play(self, board: Blocks, text: str) -> Blocks:
-        block, found, onto = (part.strip() for part in text.casefold().partition(" to "))
+        block, result, onto = (part.strip() for part in text.casefold().partition(" to "))
         there = "".join(sorted("".join(board.stacks)))
-        if not found or block not in list(there) or onto not in [*there, _TABLE]:
+        if not result or block not in list(there) or onto not in [*there, _TABLE]:
             raise ActionError("a move is like a to b, or a to table", "一步如 a to b，或 a to table")
         stacks = dict(_next(board.stacks)).get(f"{block} to {onto}")
         if stacks is not None:
@@ -125,15 +125,15 @@ def _next(stacks: Stacks) -> Iterator[tuple[str, Stacks]]:
 @lru_cache(maxsize=32)
 def _distances(wanted: Stacks) -> dict[Stacks, int]:
     """Stacks → fewest moves to those wanted; every move has a move back, so it is counted from there."""
-    found = {wanted: 0}
+    result = {wanted: 0}
     queue = deque([wanted])
     while queue:
         stacks = queue.popleft()
         for _, after in _next(stacks):
-            if after not in found:
-                found[after] = found[stacks] + 1
+            if after not in result:
+                result[after] = result[stacks] + 1
                 queue.append(after)
-    return found
+    return result
 
 
 def _renamed(board: Blocks, order: str) -> Blocks:

@@ -43,9 +43,9 @@ class Game24(Arithmetic):
 @lru_cache(maxsize=1)
 def _solvable() -> dict[int, tuple[Numbers, ...]]:
     """Level → boards. Takes some seconds."""
-    found: dict[int, list[Numbers]] = {1: [], 2: [], 3: []}
+    result: dict[int, list[Numbers]] = {1: [], 2: [], 3: []}
     for left in combinations_with_replacement(range(KING, 0, -1), 4):
         products = fewest_products(left, _TARGET, whole=False)
         if products is not None:
-            found[level_of(products)].append(Numbers(left, _TARGET))
-    return {level: tuple(boards) for level, boards in found.items()}
+            result[level_of(products)].append(Numbers(left, _TARGET))
+    return {level: tuple(boards) for level, boards in result.items()}

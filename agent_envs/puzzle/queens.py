@@ -44,10 +44,10 @@ class NQueens(Puzzle[Queens]):
     def key(self, board: Queens) -> str:
         """The least of the eight pictures that mirrors and quarter turns make of it."""
         last = len(board.columns) - 1
-        found = [(row, column) for row, column in enumerate(board.columns) if column != _NONE]
+        result = [(row, column) for row, column in enumerate(board.columns) if column != _NONE]
         pictures = []
         for way in range(8):
-            turned = [(column, row) if way & 4 else (row, column) for row, column in found]
+            turned = [(column, row) if way & 4 else (row, column) for row, column in result]
             pictures.append(
                 sorted((last - row if way & 1 else row, last - column if way & 2 else column) for row, column in turned)
             )

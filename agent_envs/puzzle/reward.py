@@ -43,12 +43,12 @@ def turns_needed(puzzle: Puzzle[Any], line: Sequence[Any], *, undo: bool) -> int
     `line` are the boards from the start to the present one. Every one of them can be gone back to, a turn for each
     step, where there is an `undo`.
     """
-    found = None
+    result = None
     for back, board in enumerate(reversed(line) if undo else line[-1:]):
         distance = puzzle.distance(board)
-        if distance is not None and (found is None or back + distance < found):
-            found = back + distance
-    return found
+        if distance is not None and (result is None or back + distance < result):
+            result = back + distance
+    return result
 
 
 def still_solvable(puzzle: Puzzle[Any], line: Sequence[Any], left: int, *, undo: bool) -> bool:

@@ -149,15 +149,15 @@ def _moved(board: Board, way: str) -> Board | None:
 def _distances(room: Room) -> dict[tuple[Cell, tuple[Cell, ...]], int]:
     """(you, boxes) → fewest moves to a solved position; deadlocks are not in it."""
     cells = [(r, c) for r in range(room.side) for c in range(room.side) if room.free((r, c))]
-    found = {(cell, room.goals): 0 for cell in cells if cell not in room.goals}
-    queue = deque(found)
+    result = {(cell, room.goals): 0 for cell in cells if cell not in room.goals}
+    queue = deque(result)
     while queue:
         state = queue.popleft()
         for before in _before(room, *state):
-            if before not in found and before[1] != room.goals:
-                found[before] = found[state] + 1
+            if before not in result and before[1] != room.goals:
+                result[before] = result[state] + 1
                 queue.append(before)
-    return found
+    return result
 
 
 def _before(room: Room, you: Cell, boxes: tuple[Cell, ...]) -> Iterator[tuple[Cell, tuple[Cell, ...]]]:

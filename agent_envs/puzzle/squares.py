@@ -10,8 +10,8 @@ def name(row: int, column: int) -> str:
 
 def read(text: str, side: int) -> tuple[int, int] | None:
     """Row and column, from 0, of a square on a board of that side; None when the text names none."""
-    row, found, column = text.strip().casefold().removeprefix("r").partition("c")
-    if not found:
+    row, result, column = text.strip().casefold().removeprefix("r").partition("c")
+    if not result:
         return None
     at = [_digit(part.strip(), side) for part in (row, column)]
     return None if at[0] is None or at[1] is None else (at[0], at[1])

@@ -71,9 +71,9 @@ class Sudoku4(Puzzle[Grid]):
         return board.count(0) if _can_be_filled(board) else None
 
     def _play(self, board: Grid, text: str) -> Grid:
-        where, found, what = text.partition("=")
+        where, result, what = text.partition("=")
         square, digit = squares.read(where, 4), what.strip()
-        if not found or square is None or digit not in {"1", "2", "3", "4"}:
+        if not result or square is None or digit not in {"1", "2", "3", "4"}:
             raise ActionError(
                 "a move is a cell and a digit from 1 to 4, like r1c2=3", "一步是格子和 1 到 4 的数字，如 r1c2=3"
             )

@@ -14,7 +14,7 @@ def score(dataset: str, seed: int, number: int, question: str, answer: str) -> f
 
     `question` is the `digest` of the question that was asked.
     """
-    found = entry(dataset, seed, number)
-    if digest(found["question"]) != question:
+    result = entry(dataset, seed, number)
+    if digest(result["question"]) != question:
         raise ValueError(f"entry {number} of {dataset} is another one in this process")
-    return float(opened(dataset, seed, number // BLOCK).score_answer(answer, found))
+    return float(opened(dataset, seed, number // BLOCK).score_answer(answer, result))

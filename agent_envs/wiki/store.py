@@ -90,8 +90,8 @@ def write(folder: Path, corpus: Iterable[tuple[str, Iterator[Page]]]) -> None:
 def _document(part: int, page: Page) -> Any:
     document = tantivy.Document()
     body = [token for line in page.lines for token in tokens.tokenise(line.text)]
-    for name, found in ((TITLE, tokens.tokenise(page.title)), (BODY, body), (GRAMS, tokens.grams(page.title))):
-        document.add_text(name, " ".join([term(part, token) for token in found]))
+    for name, result in ((TITLE, tokens.tokenise(page.title)), (BODY, body), (GRAMS, tokens.grams(page.title))):
+        document.add_text(name, " ".join([term(part, token) for token in result]))
     return document
 
 

@@ -115,9 +115,9 @@ def _task(world: World, chain: tuple[int, tuple[str, ...]], language: str, task_
     at, hops = start, []
     for relation in relations:
         entity = world.entities[at]
-        found = entity.fact(relation)
-        assert found is not None, f"{task_id}: {relation} is not on the page"
-        line, fact = found
+        result = entity.fact(relation)
+        assert result is not None, f"{task_id}: {relation} is not on the page"
+        line, fact = result
         hops.append(Hop(entity.names[language], line, word(relation, language)))
         at = at if fact.target is None else fact.target
     accepted = (str(fact.number),) if fact.target is None else tuple(world.entities[fact.target].names.values())

@@ -19,8 +19,8 @@ _LINE = re.compile(
 
 def parse_judgments(reply: str, steps: int) -> Labels:
     """Labels of ``steps`` steps; later lines of the same step win. All None where the numbering is not complete."""
-    found = {int(number): word.casefold() == "good" for number, word in _LINE.findall(reply)}
+    result = {int(number): word.casefold() == "good" for number, word in _LINE.findall(reply)}
     for first in (0, 1):
-        if found.keys() == set(range(first, first + steps)):
-            return tuple(found[first + k] for k in range(steps))
+        if result.keys() == set(range(first, first + steps)):
+            return tuple(result[first + k] for k in range(steps))
     return (None,) * steps

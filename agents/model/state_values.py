@@ -61,9 +61,9 @@ class Critic:
             hidden_ND, state_N = critic_hidden(self.model.hidden, batch, self.token_budget)
             value_S = self.model.values_from(hidden_ND, state_N, batch.critic_S.numel())
         else:
-            found = forward_parts(self.model, batch, self.token_budget).state_values(batch)
-            assert found is not None, "the model has no critic"
-            value_S = found
+            result = forward_parts(self.model, batch, self.token_budget).state_values(batch)
+            assert result is not None, "the model has no critic"
+            value_S = result
         self.encoded_tokens += self.model.counters.tokens - before
         nodes = (node for root in roots for node in root.walk() if node.kind is Kind.STATE)
         return {id(node): float(value) for node, value in zip(nodes, value_S.tolist(), strict=True)}

@@ -104,12 +104,12 @@ class Chat:
         todo = [text]
         while todo:
             text = todo.pop()
-            found = self._plain.encode(text, add_special_tokens=False)
-            if self.control_ids.isdisjoint(found.ids):
-                out += found.ids
+            result = self._plain.encode(text, add_special_tokens=False)
+            if self.control_ids.isdisjoint(result.ids):
+                out += result.ids
                 continue
             # The vocabulary itself holds a control string: cut the text inside each of them, so that none stays whole.
-            spans = [span for i, span in zip(found.ids, found.offsets, strict=True) if i in self.control_ids]
+            spans = [span for i, span in zip(result.ids, result.offsets, strict=True) if i in self.control_ids]
             cuts = [0, *((start + end) // 2 for start, end in spans), len(text)]
             if any(end - start < 2 for start, end in spans) or sorted(set(cuts)) != cuts:
                 raise ChatError("the tokenizer turns plain text into a control token; it cannot be used safely")
@@ -153,9 +153,9 @@ class Chat:
             before_system, before_user = ("", head) if in_user else tuple(head.split(system))
             for role in dict.fromkeys((self.settings.tool_role, "user")):
                 turns = [*start, {"role": "assistant", "content": answer}, {"role": role, "content": seen}]
-                _, found, after = (self._try_render(turns) or "").partition(answer)
+                _, result, after = (self._try_render(turns) or "").partition(answer)
                 # Some templates move the system message into the last user message: an agent's past must stay as it is.
-                if not found or after.count(seen) != 1 or any(mark in after for mark in (system, user, answer)):
+                if not result or after.count(seen) != 1 or any(mark in after for mark in (system, user, answer)):
                     continue
                 if role != self.settings.tool_role:
                     warnings.warn(

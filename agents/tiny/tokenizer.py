@@ -25,10 +25,10 @@ _RARE = 0.01
 
 def build_tokenizer(texts: Sequence[str], lexicon: Sequence[str] = ()) -> PreTrainedTokenizerFast:
     """A tokenizer for ``texts``. The words of ``lexicon`` are kept whole and are never joined with anything."""
-    found = re.compile(
+    result = re.compile(
         "|".join([*map(re.escape, sorted(lexicon, key=len, reverse=True)), r"[A-Za-z]+", r"\d{1,2}", "."]), re.DOTALL
     )
-    lines = [found.findall(text) for text in texts]
+    lines = [result.findall(text) for text in texts]
     pieces = dict.fromkeys([*lexicon, *(piece for line in lines for piece in line)])
     pieces.update(dict.fromkeys(_phrases(lines, frozenset(lexicon), at_least=max(8, int(_RARE * len(lines))))))
     pieces.update(dict.fromkeys(chr(c) for c in range(32, 127)))
@@ -59,14 +59,14 @@ def _backend(pieces: Iterable[str]) -> Tokenizer:
 
 def _phrases(lines: list[list[str]], walls: frozenset[str], *, at_least: int) -> list[str]:
     """Everything that comes of joining frequent neighbours, again and again; nothing is joined with a wall."""
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     while True:
         pairs = Counter(pair for line in lines for pair in pairwise(line))
         # A dict, not a set: the order of the vocabulary must not depend on Python's hash seed.
         joins = dict.fromkeys(p for p, n in pairs.items() if n >= at_least and walls.isdisjoint(p))
         if not joins:
-            return list(found)
-        found.update((a + b, None) for a, b in joins)
+            return list(result)
+        result.update((a + b, None) for a, b in joins)
         lines = [_join(line, joins) for line in lines]
 
 

@@ -109,8 +109,8 @@ def forward_parts(model: Callable[[Batch], Forward], batch: Batch, max_tokens: i
 @torch.no_grad()
 def critic_hidden(hidden: Callable[[Batch], Tensor], batch: Batch, max_tokens: int) -> tuple[Tensor, Tensor]:
     """(hidden_ND, state_N): ``hidden`` at the end of each critic prompt, in the order of the states. No gradient."""
-    found = (part.batch.at_prompts(hidden(part.batch)) for part in cut(batch, max_tokens))
-    hidden_, state_ = zip(*found, strict=True)
+    result = (part.batch.at_prompts(hidden(part.batch)) for part in cut(batch, max_tokens))
+    hidden_, state_ = zip(*result, strict=True)
     state_N, order_N = torch.cat(state_).sort()
     return torch.cat(hidden_)[order_N], state_N
 

@@ -104,9 +104,9 @@ def sampling_warning(top_p: float, top_k: int, stats: dict[str, float]) -> str |
     """
     mass, error = stats["mismatch_kept_mass"], stats["mismatch_kept_mass_error"]
     settings = [f"top_p {top_p}"] * (top_p < 1) + [f"top_k {top_k}"] * (top_k > 0)
-    found = f"the trainer gives what was sampled {mass:.3f} times the engine's probability on average"
+    result = f"the trainer gives what was sampled {mass:.3f} times the engine's probability on average"
     if settings:
-        return f"{' and '.join(settings)} bias the ratio ({found}): train with top_p 1 and top_k 0"
+        return f"{' and '.join(settings)} bias the ratio ({result}): train with top_p 1 and top_k 0"
     if abs(mass - 1) > max(0.01, 4 * error):
-        return f"{found}, where 1 is right: engine and trainer differ in weights, temperature or sampling"
+        return f"{result}, where 1 is right: engine and trainer differ in weights, temperature or sampling"
     return None

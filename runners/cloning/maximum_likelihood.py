@@ -89,9 +89,9 @@ def _surprise(actor: ActorCritic, hidden_TD: Tensor, batch: Batch, row_N: Tensor
 def _texts(batch: Batch, trees: Sequence[Node], drilled: Sequence[bool]) -> Tensor:
     """Rows of the tokens, but for the first, of the roots of those trees that are exercises."""
     starts = torch.nonzero(batch.parent_T < 0).squeeze(1).tolist()
-    found = [
+    result = [
         torch.arange(start + 1, start + len(tree.tokens))
         for start, tree, drill in zip(starts, trees, drilled, strict=True)
         if drill
     ]
-    return torch.cat(found) if found else batch.parent_T.new_empty(0)
+    return torch.cat(result) if result else batch.parent_T.new_empty(0)

@@ -73,27 +73,27 @@ def _entry(flag: str, default: str, text: str, width: int) -> list[str]:
 def _flags(settings: Any, only: Sequence[str] | None) -> list[tuple[str, str, str]]:
     """(name, default, first sentence) of every flag, or of those named; nested settings count flag by flag."""
     documented = docs(type(settings))
-    found = []
+    result = []
     for field in fields(settings):
         value = getattr(settings, field.name)
         if is_dataclass(value) and not isinstance(value, type):
-            found += [(f"{field.name}.{name}", default, text) for name, default, text in _flags(value, None)]
+            result += [(f"{field.name}.{name}", default, text) for name, default, text in _flags(value, None)]
         else:
-            found.append((field.name, _shown(value), _first_sentence(documented.get(field.name, ""))))
-    return found if only is None else [flag for name in only for flag in found if flag[0] == name]
+            result.append((field.name, _shown(value), _first_sentence(documented.get(field.name, ""))))
+    return result if only is None else [flag for name in only for flag in result if flag[0] == name]
 
 
 def docs(settings: type) -> dict[str, str]:
     """The docstring below each field of a dataclass, bases included; without one where its source cannot be read."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for cls in reversed(settings.__mro__):
         if is_dataclass(cls):
             try:
                 body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
             except (OSError, SyntaxError):
                 continue
-            found |= dict(_documented(body.body if isinstance(body, ast.ClassDef) else ()))
-    return found
+            result |= dict(_documented(body.body if isinstance(body, ast.ClassDef) else ()))
+    return result
 
 
 def _documented(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:

@@ -138,7 +138,7 @@ class ComparisonPlan:
 
     def tried(self, console: Console) -> dict[str, list[PlannedRun]]:
         """The runs of the tuning, by entrant. Raises UserError."""
-        found: dict[str, list[PlannedRun]] = {name: [] for name in self.tune}
+        result: dict[str, list[PlannedRun]] = {name: [] for name in self.tune}
         parent = self.compare.folder / "tuning"
         for i in range(max(map(len, self.tune.values()), default=0)):
             own = {name: merged(self.own[name], tries[i]) for name, tries in self.tune.items()}
@@ -146,10 +146,10 @@ class ComparisonPlan:
                 if not entrant.train.eval_every:
                     raise UserError(f"entrant {name}: tuning needs evaluations on validation tasks: set eval_every")
                 run = replace(entrant, name=f"{name}-{i + 1}").run(parent, self.compare.seeds)
-                if any(_same(run, other) for other in found[name]):
+                if any(_same(run, other) for other in result[name]):
                     raise UserError(f"tune: setting {i + 1} of {name} was tried before")
-                found[name].append(run)
-        return found
+                result[name].append(run)
+        return result
 
     def _resolved(self, own: Mapping[str, Values], env_steps: int, console: Console) -> dict[str, Entrant]:
         given = {"env": self.compare.env, "env_steps": env_steps, "test_tasks": 0}

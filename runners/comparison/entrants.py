@@ -77,15 +77,15 @@ def read_file(file: Path) -> dict[str, Any]:
 
 def split_flags(argv: Sequence[str]) -> list[tuple[str, ...]]:
     """A command line as flags, each with the values that follow it. Raises UserError for a value without a flag."""
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     for word in argv:
         if word.startswith("--") or word == "-h":
-            found.append([word])
-        elif found:
-            found[-1].append(word)
+            result.append([word])
+        elif result:
+            result[-1].append(word)
         else:
             raise UserError(f"unexpected {word!r}: settings are given as --NAME VALUE")
-    return [tuple(flag) for flag in found]
+    return [tuple(flag) for flag in result]
 
 
 def flag_name(flag: Sequence[str]) -> str:
@@ -95,22 +95,22 @@ def flag_name(flag: Sequence[str]) -> str:
 
 def named_entrants(algos: Sequence[str], entrants: Any) -> dict[str, dict[str, Any]]:
     """Each entrant's own settings by name, its algorithm among them. Raises UserError."""
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for algo in algos:
-        if algo in found:
+        if algo in result:
             raise UserError(f"{algo} is named twice: entrants of one algorithm need names (entrants: in --config)")
-        found[algo] = {"algo": algo}
+        result[algo] = {"algo": algo}
     if not isinstance(entrants or {}, dict):
         raise UserError("entrants: must hold settings by the entrant's name")
     for name, values in (entrants or {}).items():
         if not isinstance(values, dict) or "algo" not in values:
             raise UserError(f"entrant {name}: needs its settings, `algo` at least")
-        if not re.fullmatch(r"[^\W_][\w.+-]*", str(name)) or str(name) in found:
+        if not re.fullmatch(r"[^\W_][\w.+-]*", str(name)) or str(name) in result:
             raise UserError(f"entrant {name}: names must differ and hold letters, digits and . + - _ only")
-        found[str(name)] = dict(values)
-    if len(found) < 2:
+        result[str(name)] = dict(values)
+    if len(result) < 2:
         raise UserError("a comparison needs at least two entrants: --algos A B, or entrants: in --config")
-    return found
+    return result
 
 
 def resolve(

@@ -163,8 +163,8 @@ def task_figures(result: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def read_result(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    return found
+    result: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return result
 
 
 def grid(figures: Mapping[int, Figures], key: str, seeds: Sequence[int]) -> Grid:

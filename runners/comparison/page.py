@@ -161,11 +161,11 @@ def _table(
 ) -> str:
     """A table of cells that are HTML already; the head is plain text."""
     heads = (f"<th class='text'>{escape(h)}</th>" if c in text else f"<th>{escape(h)}</th>" for c, h in enumerate(head))
-    found = [f"<tr>{''.join(heads)}</tr>"]
+    result = [f"<tr>{''.join(heads)}</tr>"]
     for r, row in enumerate(rows):
         cells = []
         for c, cell in enumerate(row):
             named = (classes or {}).get((r, c), "text" if c in text else "")
             cells.append(f"<td class='{named}'>{cell}</td>" if named else f"<td>{cell}</td>")
-        found.append(f"<tr{' class=chosen' if r in chosen else ''}>{''.join(cells)}</tr>")
-    return f"<div class='wide'><table>{''.join(found)}</table></div>"
+        result.append(f"<tr{' class=chosen' if r in chosen else ''}>{''.join(cells)}</tr>")
+    return f"<div class='wide'><table>{''.join(result)}</table></div>"

@@ -88,8 +88,8 @@ def measure(final: Final, console: Console) -> dict[str, Any]:
 
 def main() -> None:
     final, _ = parse(Final, lambda _: {}, about=Final.__doc__ or "")
-    found = measure(final, Console())
-    write_whole(final.out, dump_json(found, indent=None))
+    result = measure(final, Console())
+    write_whole(final.out, dump_json(result, indent=None))
 
 
 if __name__ == "__main__":

@@ -92,18 +92,18 @@ def lines(
     def py(y: float) -> float:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (max(0.0, y) / y1)
 
-    found = [_axes(px, py, sorted(set(xs)) if xlog2 else ticks(x0, x1), ticks(0, y1), xlabel, ylabel)]
+    result = [_axes(px, py, sorted(set(xs)) if xlog2 else ticks(x0, x1), ticks(0, y1), xlabel, ylabel)]
     if chance is not None:
-        found.append(f'<line class="chance" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(chance)}" y2="{py(chance)}"/>')
+        result.append(f'<line class="chance" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(chance)}" y2="{py(chance)}"/>')
     for plot in plots:
-        found += [_band(px, py, plot), *(_path(px, py, run, plot.place) for run in _runs(plot.x, plot.y))]
+        result += [_band(px, py, plot), *(_path(px, py, run, plot.place) for run in _runs(plot.x, plot.y))]
         if plot.dots:
-            found += [
+            result += [
                 f'<circle class="{mark(plot.place)}" cx="{px(x):.1f}" cy="{py(y):.1f}" r="3"/>'
                 for x, y in zip(plot.x, plot.y, strict=True)
                 if math.isfinite(y)
             ]
-    return _svg(HEIGHT, f"{ylabel} against {xlabel}", found)
+    return _svg(HEIGHT, f"{ylabel} against {xlabel}", result)
 
 
 def dots(plots: Sequence[Dot], xlabel: str) -> str:
@@ -118,22 +118,22 @@ def dots(plots: Sequence[Dot], xlabel: str) -> str:
     def px(x: float) -> float:
         return left + (WIDTH - left - RIGHT) * (x - low) / (high - low)
 
-    found = [
+    result = [
         f'<line class="grid" x1="{px(x):.1f}" x2="{px(x):.1f}" y1="{top}" y2="{height - BOTTOM}"/>'
         f'<text class="tick" x="{px(x):.1f}" y="{height - BOTTOM + 16}" text-anchor="middle">{short(x)}</text>'
         for x in ticks(low, high)
     ]
     for i, p in enumerate(plots):
         y = top + row * (i + 0.5)
-        found += [
+        result += [
             f'<text class="name" x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(_fit(p.name))}</text>',
             *(f'<circle class="{mark(p.place)} one" cx="{px(x):.1f}" cy="{y:.1f}" r="2.5"/>' for x in p.single),
             f'<line class="{mark(p.place)} bar" x1="{px(p.low):.1f}" x2="{px(p.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>',
             f'<circle class="{mark(p.place)}" cx="{px(p.mean):.1f}" cy="{y:.1f}" r="5"><title>{p.mean:.4g} '
             f"[{p.low:.4g}, {p.high:.4g}]</title></circle>",
         ]
-    found.append(f'<text class="label" x="{(left + WIDTH) / 2:.0f}" y="{height - 6}">{escape(xlabel)}</text>')
-    return _svg(height, xlabel, found)
+    result.append(f'<text class="label" x="{(left + WIDTH) / 2:.0f}" y="{height - 6}">{escape(xlabel)}</text>')
+    return _svg(height, xlabel, result)
 
 
 Place = Callable[[float], float]
@@ -146,30 +146,30 @@ def _svg(height: float, title: str, inside: Sequence[str]) -> str:
 
 def _axes(px: Place, py: Place, xs: Sequence[float], ys: Sequence[float], xlabel: str, ylabel: str) -> str:
     bottom = HEIGHT - BOTTOM
-    found = [
+    result = [
         f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(y):.1f}" y2="{py(y):.1f}"/>'
         f'<text class="tick" x="{LEFT - 6}" y="{py(y) + 4:.1f}" text-anchor="end">{short(y)}</text>'
         for y in ys
     ]
-    found += [
+    result += [
         f'<text class="tick" x="{px(x):.1f}" y="{bottom + 16}" text-anchor="middle">{short(x)}</text>' for x in xs
     ]
     middle = (LEFT + WIDTH - RIGHT) / 2
-    found.append(f'<text class="label" x="{middle:.0f}" y="{HEIGHT - 6}">{escape(xlabel)}</text>')
+    result.append(f'<text class="label" x="{middle:.0f}" y="{HEIGHT - 6}">{escape(xlabel)}</text>')
     turned = f'transform="rotate(-90 12 {(TOP + bottom) / 2:.0f})"'
-    found.append(f'<text class="label" x="12" y="{(TOP + bottom) / 2:.0f}" {turned}>{escape(ylabel)}</text>')
-    return "\n".join(found)
+    result.append(f'<text class="label" x="12" y="{(TOP + bottom) / 2:.0f}" {turned}>{escape(ylabel)}</text>')
+    return "\n".join(result)
 
 
 def _runs(x: Sequence[float], y: Sequence[float]) -> list[list[tuple[float, float]]]:
     """The stretches without a gap."""
-    found: list[list[tuple[float, float]]] = [[]]
+    result: list[list[tuple[float, float]]] = [[]]
     for a, b in zip(x, y, strict=True):
         if math.isfinite(a) and math.isfinite(b):
-            found[-1].append((a, b))
-        elif found[-1]:
-            found.append([])
-    return [run for run in found if run]
+            result[-1].append((a, b))
+        elif result[-1]:
+            result.append([])
+    return [run for run in result if run]
 
 
 def _path(px: Place, py: Place, run: Sequence[tuple[float, float]], place: int) -> str:

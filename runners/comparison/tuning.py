@@ -38,25 +38,25 @@ def candidates(tune: Any, entrants: Sequence[str]) -> dict[str, list[dict[str, A
         raise UserError("tune: must hold lists of settings by entrant, or under `all`")
     if unknown := sorted(set(tune) - {*entrants, "all"}):
         raise UserError(f"tune: there is no entrant {unknown[0]!r}; there are {', '.join(entrants)}")
-    found = {name: tune.get(name, tune.get("all", [])) for name in entrants}
-    for name, settings in found.items():
+    result = {name: tune.get(name, tune.get("all", [])) for name in entrants}
+    for name, settings in result.items():
         if not isinstance(settings, list) or not all(isinstance(one, dict) for one in settings):
             raise UserError(f"tune: {name} needs a list of settings")
-    counts = {name: len(settings) for name, settings in found.items()}
+    counts = {name: len(settings) for name, settings in result.items()}
     if len(set(counts.values())) > 1 or min(counts.values()) < LEAST:
         told = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise UserError(f"tune: every entrant needs the same number of settings, at least {LEAST}; here: {told}")
-    return found
+    return result
 
 
 def judge(settings: Mapping[str, Sequence[Values]], folders: Mapping[str, Sequence[Path]], limit: int) -> list[Tried]:
     """Every try with its area; of each entrant the best is chosen, the first of equals. Raises UserError."""
-    found = []
+    result = []
     for name, mine in settings.items():
         areas = [_area(folder, limit) for folder in folders[name]]
         best = max(range(len(areas)), key=lambda i: (areas[i], -i))
-        found += [Tried(name, one, area, i == best) for i, (one, area) in enumerate(zip(mine, areas, strict=True))]
-    return found
+        result += [Tried(name, one, area, i == best) for i, (one, area) in enumerate(zip(mine, areas, strict=True))]
+    return result
 
 
 def _area(folder: Path, limit: int) -> float:

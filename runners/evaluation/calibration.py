@@ -133,11 +133,11 @@ def predictor(learn: States, tell: States, target: Callable[[States], Vector]) -
             sums[key][1] += 1
 
     def chance(turn: int, group: int) -> float:
-        found = whole
+        result = whole
         for key in ((turn,), (turn, group)):
             total, count = sums.get(key, (0.0, 0.0))
-            found = (total + SMOOTH * found) / (count + SMOOTH)
-        return found
+            result = (total + SMOOTH * result) / (count + SMOOTH)
+        return result
 
     pairs = zip(tell.turn.tolist(), tell.group.tolist(), strict=True)
     return np.asarray([chance(turn, group) for turn, group in pairs], dtype=np.float64)
@@ -211,10 +211,10 @@ def _less(value: Vector, beside: Vector, positive: npt.NDArray[np.bool_], weight
 
 def _interval(figure: Figure, task: npt.NDArray[np.int_], drawn: Sequence[Vector]) -> Interval | None:
     told = figure(np.ones(len(task)))
-    found = [x for weight in drawn if (x := figure(weight[task])) is not None]
-    if told is None or not found:
+    result = [x for weight in drawn if (x := figure(weight[task])) is not None]
+    if told is None or not result:
         return None
-    return percentile(told, found)
+    return percentile(told, result)
 
 
 def reliability(chance: Vector, outcome: Vector) -> list[dict[str, float]]:

@@ -47,19 +47,19 @@ def by_kind(
     episode_X = np.asarray([row[4] for row in rows])
     rng = np.random.default_rng(0)
     drawn = [weight[task_X] for weight in task_draws(len(tasks), draws, rng)]
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for name in sorted(set(kind_X), key=lambda n: -int((kind_X == n).sum())):
         mine = kind_X == name
         _, first = np.unique(np.where(mine, episode_X, -1), return_index=True)
         once = np.zeros(len(rows), dtype=bool)  # each episode that has one, once
         once[first] = True
-        found[name] = {
+        result[name] = {
             "turns": int(mine.sum()),
             "share": _mean(mine.astype(np.float64), np.ones(len(rows), dtype=bool), drawn),
             "change": None if values is None else _mean(change_X, mine, drawn),
             "success": _mean(success_X, once & mine, drawn),
         }
-    return found
+    return result
 
 
 def _mean(x: np.ndarray, chosen: np.ndarray, drawn: Sequence[np.ndarray]) -> Interval:

@@ -26,8 +26,8 @@ def groups(lines: Sequence[Scores], n: int) -> list[Sequence[Scores]]:
 
 def chosen(lines: Sequence[Scores], kind: ScorerKind, weights: Weights) -> Scores:
     """The episode with the highest score, of equal ones the first."""
-    found = scores(lines, kind, weights)
-    return lines[found.index(max(found))]
+    result = scores(lines, kind, weights)
+    return lines[result.index(max(result))]
 
 
 def point(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, n: int, weights: Weights, value_tokens: float) -> Point:

@@ -42,10 +42,10 @@ class Stop:
 
     def heights(self, line: Scores) -> list[float]:
         """What is compared with the threshold in each state in which an action was taken."""
-        found = running(line, self.kind, self.weights)
+        result = running(line, self.kind, self.weights)
         if self.rule == Rule.LEVEL:
-            return found
-        return [self._rank(k, score) for k, score in enumerate(found)]
+            return result
+        return [self._rank(k, score) for k, score in enumerate(result)]
 
     def _rank(self, turn: int, score: float) -> float:
         """Share of the turn's scores below this one, equal ones counting half; below all of them how far, negative."""

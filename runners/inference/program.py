@@ -130,13 +130,13 @@ def _best_of_n(asked: Study, player: Player, tasks: Sequence[Task], valid: list[
     before = player.read
     lines = player.lines(player.play(tasks, asked, max(settings.n)))
     value_tokens = (player.read - before) / max(1, sum(map(len, lines)))
-    found = StudyResult([single(lines)])
+    result = StudyResult([single(lines)])
     for kind in asked.kinds:
         weights = weights_of(asked, kind, valid)
         if kind.mixed:
-            found.weights[kind] = weights.weight
-        found.points += [best_of_n.point(lines, kind, n, weights, value_tokens) for n in sorted(settings.n)]
-    return found
+            result.weights[kind] = weights.weight
+        result.points += [best_of_n.point(lines, kind, n, weights, value_tokens) for n in sorted(settings.n)]
+    return result
 
 
 def single(tasks: Sequence[Sequence[Scores]]) -> Point:
@@ -171,26 +171,26 @@ def searched(
 
 
 def _tot(asked: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
-    found = StudyResult([single(player.lines(player.play(tasks, asked, 1)))])
+    result = StudyResult([single(player.lines(player.play(tasks, asked, 1)))])
     for kind in asked.kinds:
         weights = weights_of(asked, kind, valid)
         if kind.mixed:
-            found.weights[kind] = weights.weight
-        found.points += [searched(asked, player, tasks, tot, kind, weights, tot.branch) for tot in plans(asked)]
-    return found
+            result.weights[kind] = weights.weight
+        result.points += [searched(asked, player, tasks, tot, kind, weights, tot.branch) for tot in plans(asked)]
+    return result
 
 
 def _early_stop(asked: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
     settings: EarlyStop = asked.parts["early_stop"]
     lines = player.lines(player.play(tasks, asked, asked.samples))
-    found = StudyResult([single(lines)])
+    result = StudyResult([single(lines)])
     told: Likelihood = asked.parts.get("logprob", Likelihood())
     for kind in asked.kinds:
         stop, figures = stopping(lines, valid, kind, settings, told)
         if kind.mixed:
-            found.weights[kind] = stop.weights.weight
-        found.stops.append(figures)
-    return found
+            result.weights[kind] = stop.weights.weight
+        result.stops.append(figures)
+    return result
 
 
 def stopping(

@@ -50,11 +50,11 @@ class Base:
     @property
     def fingerprint(self) -> str:
         """Hash of all weights by name: an adapter and a KL divergence belong to this very model."""
-        found = hashlib.sha256()
+        result = hashlib.sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
-            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-        return found.hexdigest()
+            result.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+            result.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        return result.hexdigest()
 
 
 def source_of(model: str, env: TextEnv, pretrain: PretrainSettings | None, console: Console) -> str:

@@ -103,8 +103,8 @@ def newest_sound(parent: Path, tell: Callable[[str], None]) -> Path:
         for complaint in complaints:
             tell(f"{complaint}: that checkpoint is left out, {folder.name} is used")
         return folder
-    found = "; ".join(complaints) or "there is none yet"
-    raise UserError(f"no sound checkpoint in {parent}: {found}")
+    result = "; ".join(complaints) or "there is none yet"
+    raise UserError(f"no sound checkpoint in {parent}: {result}")
 
 
 def prune(parent: Path, keep: Collection[int]) -> None:

@@ -253,16 +253,16 @@ def parts_of(train: Train) -> dict[str, type]:
     Raises ValueError where two of them would have the same prefix, or one that of a flag of the run itself.
     """
     own = {PREFIXES.get(f.name, f.name) for f in fields(RunSettings)} | {f.name for f in fields(Train)}
-    found = {}
+    result = {}
     for part, settings in classes_of(train).items():
         prefix = prefix_of(train, part)
-        if prefix in found or (part in NAMED and prefix in own):
+        if prefix in result or (part in NAMED and prefix in own):
             kind = {"env": "environment"}.get(part, part)
             raise ValueError(
                 f"the {kind} cannot be called {prefix!r}: --{prefix} names other settings; rename its entry point"
             )
-        found[prefix] = settings
-    return found
+        result[prefix] = settings
+    return result
 
 
 def prefix_of(train: Train, part: str) -> str:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 def rng_state() -> dict[str, Tensor]:
     """The state of each device's generator, by device."""
-    found = {"cpu": torch.get_rng_state()}
+    result = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
-        found |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
-    return found
+        result |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return result
 
 
 def load_rng_state(states: Mapping[str, Tensor]) -> None:

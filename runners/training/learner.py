@@ -147,8 +147,8 @@ class Learner:
             learned.row["critic_replayed"] = mean(replayed)
         raw = sum(piece.batch.raw_tokens for piece in pieces)
         for key in pieces[0].mismatch if pieces else ():
-            found = [piece.mismatch[key] for piece in pieces]
-            learned.row[key] = max(found) if key == "mismatch_max_abs" else mean(found)
+            result = [piece.mismatch[key] for piece in pieces]
+            learned.row[key] = max(result) if key == "mismatch_max_abs" else mean(result)
         learned.row |= {
             "packed_share": sum(len(piece.batch) for piece in pieces) / max(1, raw),
             "seconds_forward": forwarded - started,
@@ -242,8 +242,8 @@ class Learner:
             piece.read_SD = None if self.train.replay_body else new.read_SD
             if piece.weight_T is not None:
                 new = corrected(new, piece.weight_T)
-            found = self.algorithm.loss(piece.batch, new, piece.credit)
-            return replace(self.replayed_loss(piece.batch, new), stats=found.stats) if value_only else found
+            result = self.algorithm.loss(piece.batch, new, piece.credit)
+            return replace(self.replayed_loss(piece.batch, new), stats=result.stats) if value_only else result
 
         return loss
 
@@ -289,8 +289,8 @@ class Learner:
     def tensors(self) -> dict[str, Tensor]:
         """The optimiser's state, ``NUMBER.NAME`` for each parameter in the order of the groups, and replays."""
         state = self.optimizer.state_dict()["state"]
-        found = {f"{i}.{name}": x.detach().cpu().clone() for i, one in state.items() for name, x in one.items()}
-        return found | (self.replay.tensors() if self.replay else {})
+        result = {f"{i}.{name}": x.detach().cpu().clone() for i, one in state.items() for name, x in one.items()}
+        return result | (self.replay.tensors() if self.replay else {})
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         state: dict[int, dict[str, Tensor]] = {}

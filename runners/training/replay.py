@@ -54,21 +54,21 @@ class Replay:
         """``steps`` minibatches, each as often as any other, to within one."""
         held = [kept for minibatches in self.kept.values() for kept in minibatches]
         rng = random.Random(f"{self.seed} replay {update}")
-        found: list[Kept] = []
-        while held and len(found) < self.steps:
-            found += rng.sample(held, len(held))
-        return found[: self.steps]
+        result: list[Kept] = []
+        while held and len(result) < self.steps:
+            result += rng.sample(held, len(held))
+        return result[: self.steps]
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is kept, by name."""
-        found: dict[str, Tensor] = {}
+        result: dict[str, Tensor] = {}
         for update, minibatches in self.kept.items():
             for i, kept in enumerate(minibatches):
                 columns = {f.name: getattr(kept.batch, f.name) for f in fields(Batch)}
                 columns |= {"trees": torch.tensor(kept.batch.trees), READ: kept.read_SD}
                 place = f"{KEY}.{update}.{i}"
-                found |= {f"{place}.{name}": x for name, x in columns.items() if isinstance(x, Tensor)}
-        return found
+                result |= {f"{place}.{name}": x for name, x in columns.items() if isinstance(x, Tensor)}
+        return result
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Takes what ``tensors`` gave."""
@@ -77,7 +77,7 @@ class Replay:
             _, update, place, name = key.split(".")
             columns.setdefault((int(update), int(place)), {})[name] = tensor
         self.kept = {}
-        for (number, _), found in sorted(columns.items()):
-            found |= {"trees": int(found["trees"]), "anchor_S": ("",) * found["prev_S"].numel()}
-            read_SD = found.pop(READ, None)
-            self.kept.setdefault(number, []).append(Kept(Batch(**found), read_SD))
+        for (number, _), result in sorted(columns.items()):
+            result |= {"trees": int(result["trees"]), "anchor_S": ("",) * result["prev_S"].numel()}
+            read_SD = result.pop(READ, None)
+            self.kept.setdefault(number, []).append(Kept(Batch(**result), read_SD))

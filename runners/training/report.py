@@ -24,13 +24,13 @@ from runners.training.records import outcome_record
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide what a run computes."""
     names = ("turnwise", "torch", "transformers", "peft", "tokenizers", "gymnasium", "numpy", "tantivy", "rapidfuzz")
-    found = {"python": platform.python_version()}
+    result = {"python": platform.python_version()}
     for name in names:
         try:
-            found[name] = metadata.version(name)
+            result[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            result[name] = "not installed"
+    return result
 
 
 class Report:

@@ -268,16 +268,16 @@ class Training:
 
     def summarise(self) -> dict[str, Any]:
         """Success before and after, read from the records, which also hold what came before a resume."""
-        found: dict[str, Any] = {"start": {}, "final": {}}
+        result: dict[str, Any] = {"start": {}, "final": {}}
         for entry in self.evaluations():
             if entry["split"] == "test":
                 place = "start" if entry["update"] == 0 else "final"
-                found[place][entry["mode"]] = {key: entry[key] for key in ("mean", "low", "high")}
-        found["seconds"] = round(self.seconds, 1)
+                result[place][entry["mode"]] = {key: entry[key] for key in ("mean", "low", "high")}
+        result["seconds"] = round(self.seconds, 1)
         draw_curve(self.folder, f"{self.train.env}, {self.train.algo}, seed {self.train.seed}")
         # Written last: it says that the run has ended.
-        write_whole(self.folder / "summary.json", dump_json(found))
-        return found
+        write_whole(self.folder / "summary.json", dump_json(result))
+        return result
 
     def evaluations(self) -> list[dict[str, Any]]:
         lines = (self.folder / "metrics.jsonl").read_text("utf-8").splitlines()

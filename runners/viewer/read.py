@@ -147,7 +147,7 @@ def load(index: Index, groups: Sequence[Group]) -> list[list[Episode]]:
     """The episodes of the chosen groups. Raises UserError at a damaged line."""
     if not groups:
         return []
-    found = []
+    result = []
     with index.file.open("rb") as file:
         for group in groups:
             episodes = []
@@ -157,8 +157,8 @@ def load(index: Index, groups: Sequence[Group]) -> list[list[Episode]]:
                 if why := damage(row):
                     damaged(index.file, number, why)
                 episodes.append(Episode.of(row))
-            found.append(episodes)
-    return found
+            result.append(episodes)
+    return result
 
 
 def _lines(file: Path) -> Iterator[tuple[int, int, int, dict[str, Any] | None]]:

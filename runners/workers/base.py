@@ -70,6 +70,6 @@ class Workers(Protocol):
 
 def check_sum(adapter: bytes, sha256: str) -> None:
     """Raises ValueError when the bytes are not those that were sent."""
-    found = hashlib.sha256(adapter).hexdigest()
-    if found != sha256:
-        raise ValueError(f"the adapter was damaged on its way: its sha256 is {found[:12]}…, not {sha256[:12]}…")
+    result = hashlib.sha256(adapter).hexdigest()
+    if result != sha256:
+        raise ValueError(f"the adapter was damaged on its way: its sha256 is {result[:12]}…, not {sha256[:12]}…")

@@ -47,13 +47,13 @@ ENVIRONMENT = {"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
 
 @cache
 def _sources() -> dict[str, str]:
-    found = {"agent_envs": "", "agent_envs.code": "", "agent_envs.code.sandbox": ""}
+    result = {"agent_envs": "", "agent_envs.code": "", "agent_envs.code.sandbox": ""}
     for file in resources.files(_PACKAGE).iterdir():
         if file.name.endswith(".py"):
             stem = file.name.removesuffix(".py")
             name = _PACKAGE if stem == "__init__" else f"{_PACKAGE}.{stem}"
-            found[name] = file.read_text("utf-8")
-    return found
+            result[name] = file.read_text("utf-8")
+    return result
 
 
 def message(main: str, config: Mapping[str, Any]) -> bytes:

@@ -89,7 +89,7 @@ def _write(bug: Bug) -> list[object]:
 def find(program: Program, sandbox: Sandbox) -> tuple[Bug, ...]:
     """Every bug of a program that tasks can be made of. Raises SandboxFault."""
     single = {name: [((name, edit),) for edit in mutants(text)] for name, text in program.files.items()}
-    edits: list[tuple[tuple[str, Mutant], ...]] = [one for found in single.values() for one in found]
+    edits: list[tuple[tuple[str, Mutant], ...]] = [one for result in single.values() for one in result]
     kept = list(_tried(program, edits, sandbox))
     if len(program.files) > 1:
         good = {name: [bug.edits for bug in kept if bug.edits[0][0] == name] for name in program.files}
@@ -106,7 +106,7 @@ def find(program: Program, sandbox: Sandbox) -> tuple[Bug, ...]:
 
 
 def _tried(program: Program, edits: Sequence[tuple[tuple[str, Mutant], ...]], sandbox: Sandbox) -> Iterator[Bug]:
-    candidates = [Bug(found, 0) for found in edits]
+    candidates = [Bug(result, 0) for result in edits]
     told = failures(sandbox, [bug.apply(program.files) for bug in candidates], program.pool)
     for bug, letters in zip(candidates, told, strict=True):
         if letters is None or "t" in letters or set(letters) == {"!"}:
@@ -120,10 +120,10 @@ def main() -> None:
     place = Path(__file__).with_name(_FILE)
     with open_sandbox() as sandbox, place.open("w", encoding="utf-8") as file:
         for program in programs().values():
-            found = find(program, sandbox)
-            row = {"name": program.name, "digest": program.digest, "bugs": [_write(bug) for bug in found]}
+            result = find(program, sandbox)
+            row = {"name": program.name, "digest": program.digest, "bugs": [_write(bug) for bug in result]}
             file.write(json.dumps(row, separators=(",", ":")) + "\n")
-            print(f"{program.name}: {len(found)}", file=sys.stderr)
+            print(f"{program.name}: {len(result)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -76,26 +76,26 @@ class Program:
 @cache
 def programs() -> Mapping[str, Program]:
     """Name → program, in the order of the library. Raises ValueError where two references have one name."""
-    found: dict[str, Program] = {}
+    result: dict[str, Program] = {}
     for family in FAMILIES:
         module = import_module(f"agent_envs.code.tasks.programs.{family}")
         for name in _texts(module):
-            if name in found:
-                raise ValueError(f"{family} and {found[name].family} both have a reference {name}: rename one")
-            found[name] = _program(getattr(module, name), family)
-    return found
+            if name in result:
+                raise ValueError(f"{family} and {result[name].family} both have a reference {name}: rename one")
+            result[name] = _program(getattr(module, name), family)
+    return result
 
 
 @cache
 def _texts(module: ModuleType) -> Mapping[str, str]:
     """Name → text of every reference that stands in a module, from `def` or `class` on."""
     source = inspect.getsource(module)
-    found = {}
+    result = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and about(getattr(module, node.name)):
             lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
-            found[node.name] = "\n".join(lines) + "\n"
-    return found
+            result[node.name] = "\n".join(lines) + "\n"
+    return result
 
 
 def _text(code: Any) -> str:
@@ -124,16 +124,16 @@ def split_of(code: Any) -> str:
 
 def _parts(code: Any) -> dict[Any, str]:
     """Every reference that takes part, with its file's name; ``code`` itself is in `main`."""
-    found: dict[Any, str] = {}
+    result: dict[Any, str] = {}
     waiting = [code]
     while waiting:
         part = waiting.pop(0)
-        if part not in found:
-            found[part] = _FILES[len(found)]
+        if part not in result:
+            result[part] = _FILES[len(result)]
             told = about(part)
             assert told is not None
             waiting += told.uses
-    return found
+    return result
 
 
 def _signature(code: Any) -> str:
@@ -142,18 +142,18 @@ def _signature(code: Any) -> str:
 
 def _pool(name: str, code: Any, inputs: Inputs) -> tuple[Case, ...]:
     rng = Random(f"code-{name}")
-    found: dict[str, Case] = {}
+    result: dict[str, Case] = {}
     often: Counter[str] = Counter()
     for _ in range(_DRAWS):
         expression = f"{name}{inputs(rng)}"
-        if expression in found:
+        if expression in result:
             continue
         # No text of a stranger: name and arguments are the library's own.
         case = Case("main", expression, eval(expression, {name: code}))
         # Who always gives the same shall not be right too often.
         if often[repr(case.expected)] < POOL // 2:
-            found[expression] = case
+            result[expression] = case
             often[repr(case.expected)] += 1
-        if len(found) == POOL:
+        if len(result) == POOL:
             break
-    return tuple(found.values())
+    return tuple(result.values())

@@ -123,15 +123,15 @@ def _task(known: Known, language: str, grader: Grader, sandbox: str, told: _Told
 def _solved(known: Known, sandbox: Sandbox) -> list[Case]:
     """The calls with what the source's own solution gives for them; those without a plain result are left out."""
     files = {"main.py": known.solution}
-    found = []
+    result = []
     for start in range(0, len(known.calls), _TOGETHER):
         calls = known.calls[start : start + _TOGETHER]
         said = list(evaluate(sandbox, files, [("main", call) for call in calls], _SECONDS, _MEMORY_MB))
         for number, text in enumerate(said):
             if text[:1] == ".":  # it ran out of time: which tasks there are should not hang on how busy the machine is
                 said[number] = evaluate(sandbox, files, [("main", calls[number])], 2 * _SECONDS, _MEMORY_MB)[0]
-        found += [case for call, text in zip(calls, said, strict=True) if (case := _case(call, text, known.tolerance))]
-    return found
+        result += [case for call, text in zip(calls, said, strict=True) if (case := _case(call, text, known.tolerance))]
+    return result
 
 
 def _case(call: str, said: str, tolerance: float) -> Case | None:

@@ -78,8 +78,8 @@ def _build(config: TaskSettings, split: str, names: Sequence[str], index: int, n
         files = {file: stub(text) for file, text in program.files.items()}
         bugs, failing = 1, list(range(len(program.pool)))
     else:
-        found = _bugs(program.name, config.operators, config.seed)
-        bugs, bug = len(found), found[visit % len(found)]
+        result = _bugs(program.name, config.operators, config.seed)
+        bugs, bug = len(result), result[visit % len(result)]
         files = bug.apply(program.files)
         failing = [number for number in range(len(program.pool)) if bug.fails(number)]
     # Languages take turns from program to program, and again when all bugs of a program were had.
@@ -103,15 +103,15 @@ def _order(
     kind: TaskKind, operators: tuple[Operator, ...], levels: tuple[int, ...], seed: int, split: str
 ) -> tuple[str, ...]:
     """The programs that tasks are made of, in an order drawn from the seed."""
-    found = []
+    result = []
     for program in programs().values():
         fits = (len(program.files) > 1) == (kind == TaskKind.MULTI) and (not levels or level_of(program) in levels)
         if program.split == split and fits:
             if operators and not any(kinds <= set(operators) for kinds in operators_of(program)):
                 continue
-            found.append(program.name)
-    Random(f"code-{kind}-{seed}-{split}").shuffle(found)
-    return tuple(found)
+            result.append(program.name)
+    Random(f"code-{kind}-{seed}-{split}").shuffle(result)
+    return tuple(result)
 
 
 @lru_cache(maxsize=1024)

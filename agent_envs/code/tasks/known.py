@@ -134,16 +134,16 @@ def _lines(text: str) -> str:
 
 def _defined(text: str) -> frozenset[str]:
     """Names that a text sets at its top level."""
-    found = set()
+    result = set()
     tree = parse(text)
     for node in tree.body if tree else ():
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
+            result.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            result |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.Assign):
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return frozenset(found)
+            result |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return frozenset(result)
 
 
 def _tested(code: str, tests: list[str]) -> ast.FunctionDef | None:

@@ -45,13 +45,13 @@ def mutants(source: str) -> list[Mutant]:
     """
     text = Text(source)
     seen = {source}
-    found = []
+    result = []
     for mutant in _all(text):
         changed = mutant.apply(source)
         if changed not in seen and _is_python(changed):
             seen.add(changed)
-            found.append(mutant)
-    return found
+            result.append(mutant)
+    return result
 
 
 def _all(text: Text) -> Iterator[Mutant]:

@@ -43,5 +43,5 @@ def reference(en: str, zh: str, inputs: Inputs, *, uses: tuple[Callable[..., Any
 
 def about(code: object) -> About | None:
     """What was said of it; None for what is not a reference."""
-    found = getattr(code, _MARK, None)
-    return found if isinstance(found, About) else None
+    result = getattr(code, _MARK, None)
+    return result if isinstance(result, About) else None

@@ -20,5 +20,5 @@ def build(config: TaskSettings, split: str, *, sandbox: str = "auto") -> TaskSet
         return generate(config, split)
     from agent_envs.code.tasks.files import load
 
-    found = load(config, sandbox)[split]
-    return TaskSet(len(found), found.__getitem__, partial(number_after, f"code-{split}-"))
+    result = load(config, sandbox)[split]
+    return TaskSet(len(result), result.__getitem__, partial(number_after, f"code-{split}-"))

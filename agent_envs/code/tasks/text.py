@@ -48,10 +48,10 @@ class Text:
 
     def above(self, node: ast.AST, kind: type[ast.AST] | tuple[type[ast.AST], ...]) -> ast.AST | None:
         """The nearest node of that kind that it stands in."""
-        found = self.parent(node)
-        while found is not None and not isinstance(found, kind):
-            found = self.parent(found)
-        return found
+        result = self.parent(node)
+        while result is not None and not isinstance(result, kind):
+            result = self.parent(result)
+        return result
 
     def in_loop(self, node: ast.AST) -> bool:
         """Whether it is done more than once in a call."""
@@ -66,13 +66,13 @@ class Text:
         function = self.above(node, Function)
         if not isinstance(function, Function):
             return []
-        found = [argument.arg for argument in function.args.args if argument.arg != "self"]
-        found += [
+        result = [argument.arg for argument in function.args.args if argument.arg != "self"]
+        result += [
             name.id
             for name in ast.walk(function)
             if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store) and name.lineno < node.lineno  # type: ignore[attr-defined]
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(result))
 
     def attributes(self, node: ast.AST) -> list[str]:
         """What objects of the class hold that the node stands in."""

@@ -94,8 +94,8 @@ def load() -> Facts:
 
     def names(field: str, code: str) -> Names | None:
         """Names of a code in all languages, None when one is unknown."""
-        found = {lang: getattr(locale, field).get(code) for lang, locale in locales.items()}
-        return found if all(found.values()) else None
+        result = {lang: getattr(locale, field).get(code) for lang, locale in locales.items()}
+        return result if all(result.values()) else None
 
     countries: dict[str, Country] = {}
     for code, info in raw.items():
@@ -127,7 +127,7 @@ def load() -> Facts:
     }
 
     def used(field: str, keys: set[str]) -> dict[str, Names]:
-        return {key: found for key in sorted(keys) if (found := names(field, key)) is not None}
+        return {key: result for key in sorted(keys) if (result := names(field, key)) is not None}
 
     return Facts(
         kept,
@@ -156,8 +156,8 @@ def _city_names(locales: dict[str, Any]) -> dict[str, str]:
 
 
 def _capital(code: str, named: Any, cities: dict[str, str]) -> Names:
-    found = CAPITALS.get(code, named if isinstance(named, str) else "")
-    return {"en": found, "zh": CAPITALS_ZH.get(code) or cities.get(found, found)} if found else {}
+    result = CAPITALS.get(code, named if isinstance(named, str) else "")
+    return {"en": result, "zh": CAPITALS_ZH.get(code) or cities.get(result, result)} if result else {}
 
 
 def _numbers(info: dict[str, Any]) -> dict[str, str]:

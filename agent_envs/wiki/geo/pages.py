@@ -98,8 +98,8 @@ def geo_wiki(language: str) -> GeoWiki:
         for code in names:
             content[kind, code] = {relation: _countries(facts, field, code)}
     for code in facts.regions:
-        found = tuple((COUNTRY, one.code) for one in facts.countries.values() if one.region == code)
-        content[REGION, code] = {"countries": found}
+        result = tuple((COUNTRY, one.code) for one in facts.countries.values() if one.region == code)
+        content[REGION, code] = {"countries": result}
     return GeoWiki(language, titles, content, {key: _aliases(facts, key, titles[key]) for key in content})
 
 
@@ -153,12 +153,12 @@ def _titles(facts: Facts, language: str) -> dict[Key, str]:
 
 def _aliases(facts: Facts, key: Key, title: str) -> tuple[str, ...]:
     """Redirects: the plain names in every language, and other names of a country."""
-    found = [*names_of(facts, key).values()]
+    result = [*names_of(facts, key).values()]
     if key[0] == COUNTRY:
-        found += facts.countries[key[1]].aliases
+        result += facts.countries[key[1]].aliases
     elif key[0] in (CURRENCY, LANGUAGE):
-        found.append(key[1])
-    return tuple(name for name in dict.fromkeys(found) if fold(name) != fold(title))
+        result.append(key[1])
+    return tuple(name for name in dict.fromkeys(result) if fold(name) != fold(title))
 
 
 def pages_of(languages: tuple[str, ...]) -> Iterator[tuple[str, Iterator[Page]]]:

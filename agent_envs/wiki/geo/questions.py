@@ -133,27 +133,27 @@ def _countries_of(key: Key, wiki: GeoWiki) -> tuple[str, ...]:
 def _of_split(seed: int, split: str, low: int, high: int) -> tuple[Question, ...]:
     """The questions of a split with `low` to `high` hops, in seeded order."""
     wiki = geo_wiki(LANGUAGES[0])
-    found = [
+    result = [
         question
         for question in _questions(wiki)
         if low <= len(question.path) <= high
         and all(split_of(code) == split for code in _countries_of(question.path[-1][0], wiki))
         and all(split_of(code) == split for key in question.named for code in _countries_of(key, wiki))
     ]
-    Random(f"geo {seed} {split}").shuffle(found)
-    return tuple(found)
+    Random(f"geo {seed} {split}").shuffle(result)
+    return tuple(result)
 
 
 def geo_tasks(config: WikiConfig, split: str) -> TaskSet:
     """The questions of a split, each in every language of the settings."""
     check_split("wiki", split)
-    found = _of_split(config.seed, split, config.min_hops, config.max_hops)
+    result = _of_split(config.seed, split, config.min_hops, config.max_hops)
     languages = config.languages
 
     def build(index: int) -> Task:
         nth, at = divmod(index, len(languages))
         language = languages[at]
-        return _task(found[nth], split, language, f"geo{config.seed}-{split}-{language}-{nth}")
+        return _task(result[nth], split, language, f"geo{config.seed}-{split}-{language}-{nth}")
 
     def number_of(task_id: str) -> int | None:
         head, _, nth = task_id.rpartition("-")
@@ -162,7 +162,7 @@ def geo_tasks(config: WikiConfig, split: str) -> TaskSet:
             return None
         return int(nth) * len(languages) + languages.index(language)
 
-    return TaskSet(len(found) * len(languages), build, number_of)
+    return TaskSet(len(result) * len(languages), build, number_of)
 
 
 def _task(question: Question, split: str, language: str, task_id: str) -> Task:
