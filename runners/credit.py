@@ -20,14 +20,12 @@ import runners
 if __name__ == "__main__":
     runners.check_install()
 
-import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from agent_envs import registry
 from agents.tree.episode import Episode, EpisodeId, Job
@@ -42,6 +40,7 @@ from runners.evaluation.measure import has_oracle, pick_tasks
 from runners.evaluation.policies import load_policies
 from runners.loading.actor import actor_of
 from runners.loading.base_model import load_base
+from runners.reporting.tables import cell, show_table, write_csv
 from runners.run_folder.folder import write_whole
 from runners.run_folder.runs import SavedRun, base_of, locate
 from runners.training.judging import Judging, judge_settings, judged, local_judge, remote_judge
@@ -197,60 +196,42 @@ def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> dict[str
     return result
 
 
-def show(found: Mapping[str, Any], console: Console) -> None:
+def show(result: Mapping[str, Any], console: Console) -> None:
     """What a person reads."""
     for when in WHEN:
-        told = found[when]["counts"]
-        table = Table(
-            title=f"{when} policy: success {told['success']:.3f}; {told['turns']:.0f} turns of {told['episodes']:.0f} "
-            f"episodes: {told['progress']:.1%} progress, {told['setbacks']:.1%} setbacks, {told['irrelevant']:.1%} "
-            "irrelevant",
-            title_justify="left",
+        count, of_scorer = result[when]["counts"], result[when]["scorers"]
+        title = (
+            f"{when} policy: success {count['success']:.3f}; {count['turns']:.0f} turns of {count['episodes']:.0f} "
+            f"episodes: {count['progress']:.1%} progress, {count['setbacks']:.1%} setbacks, {count['irrelevant']:.1%} "
+            "irrelevant"
         )
-        table.add_column("", overflow="fold")
-        names = list(found[when]["scorers"])
-        for name in names:
-            table.add_column(name, justify="right", overflow="fold")
-        for key, label in TITLES.items():
-            cells = []
-            for name in names:
-                value = found[when]["scorers"][name]["figures"][key]
-                cells.append("–" if value is None else f"{value.mean:.3f}\n[dim]{value.low:.3f} - {value.high:.3f}[/]")
-            table.add_row(label, *cells)
-        console.print(table)
+        table = [[label, *(cell(one["figures"][key]) for one in of_scorer.values())] for key, label in TITLES.items()]
+        show_table(title, ["", *of_scorer], table, console)
     for key, about in ABOUT.items():
         console.print(f"[bold]{TITLES[key]}[/]: {about}", highlight=False, style="dim")
 
 
-def rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per policy, scorer, figure and turn (empty: all turns)."""
     out: list[dict[str, Any]] = []
     for when in WHEN:
-        for name, one in found[when]["scorers"].items():
+        for name, one in result[when]["scorers"].items():
             who = {"policy": when, "scorer": name, "algo": one["algo"]}
             for key, value in one["figures"].items():
                 if value is not None:
-                    out.append(
-                        who | {"turn": "", "figure": key, "mean": value.mean, "low": value.low, "high": value.high}
-                    )
+                    out.append(who | {"turn": "", "figure": key} | asdict(value))
             for row in one["by_turn"]:
-                out += [
-                    who | {"turn": int(row["turn"]), "figure": key, "mean": value, "low": "", "high": ""}
-                    for key, value in row.items()
-                    if key != "turn" and value is not None
-                ]
+                known = ((key, value) for key, value in row.items() if key != "turn" and value is not None)
+                out += [who | {"turn": int(row["turn"]), "figure": key, "mean": value} for key, value in known]
     return out
 
 
-def write(found: Mapping[str, Any], settings: Any, folder: Path) -> None:
+def write(result: Mapping[str, Any], settings: Any, folder: Path) -> None:
     """credit.json and credit.csv. Raises UserError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "credit.csv").open("w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, ["policy", "scorer", "algo", "turn", "figure", "mean", "low", "high"])
-            table.writeheader()
-            table.writerows(rows(found))
-        write_whole(folder / "credit.json", dump_json({"settings": settings, **found}))
+        write_csv(folder / "credit.csv", rows(result))
+        write_whole(folder / "credit.json", dump_json({"settings": settings, **result}))
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror}") from None
 

@@ -1,4 +1,4 @@
-"""One report of a comparison: Markdown, HTML and CSV.
+"""One report of a comparison: Markdown, HTML, pictures and CSV.
 
 Invariant: every figure in the report is in ``result.json``; an interval is over seeds, and over tasks where tasks were
 played; differences are taken between runs of the same seed.
@@ -6,8 +6,7 @@ played; differences are taken between runs of the same seed.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,9 @@ from runners.comparison.entrants import PlannedRun
 from runners.comparison.findings import Findings, gather
 from runners.comparison.markdown import markdown
 from runners.comparison.page import page
+from runners.comparison.pictures import draw
 from runners.comparison.tuning import Tried
+from runners.reporting.tables import write_csv
 from runners.training.report import versions
 
 
@@ -39,8 +40,9 @@ def write_report(
     (folder / "result.json").write_text(dump_json(plain_result(result)), "utf-8")
     write_csv(folder / "runs.csv", runs_table(result, runs))
     write_csv(folder / "curves.csv", curves_table(result))
-    (folder / "report.md").write_text(markdown(result), "utf-8")
-    (folder / "report.html").write_text(page(result), "utf-8")
+    text = markdown(result, draw(result, folder))
+    (folder / "report.md").write_text(text, "utf-8")
+    (folder / "report.html").write_text(page(text, folder), "utf-8")
     return folder / "report.html"
 
 
@@ -93,12 +95,3 @@ def curves_table(result: Findings) -> list[Row]:
                 if mode in entry
             ]
     return rows
-
-
-def write_csv(file: Path, rows: Iterable[Row]) -> None:
-    """A table; its columns are the keys of all rows. Raises OSError."""
-    rows = list(rows)
-    with file.open("w", encoding="utf-8", newline="") as out:
-        table = csv.DictWriter(out, list(dict.fromkeys(key for row in rows for key in row)), restval="")
-        table.writeheader()
-        table.writerows(rows)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+
+from runners.reporting.plots import GREY, plot
+from runners.reporting.tables import NONE, cell, show_table
 
 SHOWN = 8
-"""Turns of which the table tells, evenly spread over those that are known."""
+"""Most turns in the table."""
 TITLES = {
     "auc": "AUC of V for success",
     "auc_middle": "… in the middle: after half of the median number of turns",
@@ -28,44 +30,34 @@ TITLES = {
 }
 
 
-def show(found: Mapping[str, Any], console: Console) -> None:
+def show(result: Mapping[str, Any], console: Console) -> None:
     """The table of the critic."""
-    count = found["counts"]
-    table = Table(
-        title=f"critic: {count['states']} states of {count['episodes']} sampled episodes ({count['succeeded']} "
-        "succeeded), 95 % intervals over tasks",
-        title_justify="left",
+    count = result["counts"]
+    title = (
+        f"critic: {count['states']} states of {count['episodes']} sampled episodes ({count['succeeded']} succeeded), "
+        "95 % intervals over tasks"
     )
-    table.add_column("")
-    table.add_column("", justify="right")
-    for key, label in TITLES.items():
-        if key in found["figures"]:
-            table.add_row(label, str(found["figures"][key] or "-").replace(" [", " \\["))
-    rows = found["by_turn"]
-    for row in (rows[i] for i in sorted({round(x) for x in np.linspace(0, len(rows) - 1, SHOWN)}) if rows):
-        told = "-" if row["auc"] is None else f"{row['auc']:.3f}"
-        table.add_row(f"turn {row['turn'] + 1}: V, success, AUC", f"{row['value']:.3f}, {row['success']:.3f}, {told}")
-    console.print(table)
+    rows = [[label, cell(result["figures"][key])] for key, label in TITLES.items() if key in result["figures"]]
+    for row in _spread(result["by_turn"], SHOWN):
+        auc = NONE if row["auc"] is None else f"{row['auc']:.3f}"
+        rows.append([f"turn {row['turn'] + 1}: V, success, AUC", f"{row['value']:.3f}, {row['success']:.3f}, {auc}"])
+    show_table(title, ["", ""], rows, console)
 
 
-def draw(found: Mapping[str, Any], title: str, path: Path) -> None:
+def _spread(rows: Sequence[Mapping[str, Any]], n: int) -> list[Mapping[str, Any]]:
+    """At most ``n`` rows, evenly spread."""
+    return [rows[i] for i in sorted({round(x) for x in np.linspace(0, len(rows) - 1, n)})] if rows else []
+
+
+def draw(result: Mapping[str, Any], title: str, path: Path) -> None:
     """Success against value, of all states and of some turns."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Picture
-
-    picture = Picture(figsize=(5, 5), layout="constrained")
-    FigureCanvasAgg(picture)
-    axes = picture.add_subplot()
-    axes.plot([0, 1], [0, 1], color="#9aa5b1", lw=1, ls="--")
-    turns = found["by_turn"]
-    shown = [turns[i] for i in sorted({round(x) for x in np.linspace(0, len(turns) - 1, 4)})] if turns else []
-    for row in shown:
-        _curve(axes, row["reliability"], f"turn {row['turn'] + 1}", lw=1, ms=3)
-    _curve(axes, found["reliability"], "all turns", lw=2.2, ms=5, color="black")
-    axes.set(xlabel="V, cut to 0…1", ylabel="share that succeeded", xlim=(0, 1), ylim=(0, 1), title=title)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    picture.savefig(path, dpi=150)
+    with plot(path, 5, 5) as (axes,):
+        axes.plot([0, 1], [0, 1], color=GREY, lw=1, ls="--")
+        for row in _spread(result["by_turn"], 4):
+            _curve(axes, row["reliability"], f"turn {row['turn'] + 1}", lw=1, ms=3)
+        _curve(axes, result["reliability"], "all turns", lw=2.2, ms=5, color="black")
+        axes.set(xlabel="V, cut to 0…1", ylabel="share that succeeded", xlim=(0, 1), ylim=(0, 1), title=title)
+        axes.legend(frameon=False)
 
 
 def _curve(axes: Any, rows: Sequence[Mapping[str, float]], label: str, **style: Any) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from runners.evaluation.measure import PlayedTasks, paired_gain
+from runners.reporting.tables import cell, show_table
 from runners.statistics.intervals import Interval
 
 
@@ -46,30 +46,17 @@ def _figures(result: PlayedTasks) -> dict[str, Any]:
 
 def show(figures: Mapping[str, Any], console: Console) -> None:
     """The table that a person reads."""
-    table = Table(title="success on held-out tasks, 95 % intervals over tasks", title_justify="left")
     columns = [(name, mode) for name in figures if name != "gain" for mode in figures[name]]
-    table.add_column("")
-    for name, mode in columns:
-        table.add_column(f"{name}\n{mode}", justify="right", no_wrap=True)
-
-    def row(label: str, pick: Callable[[Mapping[str, Any]], Mapping[str, float] | None], form: str = ".3f") -> None:
-        cells = []
-        for name, mode in columns:
-            value = pick(figures[name][mode])
-            ends = "" if value is None else f"\n{value['low']:{form}} - {value['high']:{form}}"
-            cells.append("-" if value is None else f"{value['mean']:{form}}[dim]{ends}[/]")
-        table.add_row(label, *cells)
-
-    first = figures[columns[0][0]][columns[0][1]]
-    row("success", lambda f: f["success"])
-    for k in first["pass_at_k"]:
-        if k != "1":
-            row(f"pass@{k}", lambda f, k=k: f["pass_at_k"].get(k))  # type: ignore[misc]
-    for key, label in (("level", "level {}"), ("language", "language {}")):
-        for value in first[key]:
-            row(label.format(value), lambda f, key=key, value=value: f[key].get(value))  # type: ignore[misc]
-    row("turns", lambda f: f["turns"], ".2f")
-    row("sampled tokens", lambda f: f["sampled_tokens"], ".1f")
-    console.print(table)
+    shown = [figures[name][mode] for name, mode in columns]
+    lines: list[tuple[str, list[Mapping[str, float] | None], str]] = [("success", [f["success"] for f in shown], ".3f")]
+    ks = [k for k in shown[0]["pass_at_k"] if k != "1"]
+    lines += [(f"pass@{k}", [f["pass_at_k"].get(k) for f in shown], ".3f") for k in ks]
+    for key in ("level", "language"):
+        lines += [(f"{key} {value}", [f[key].get(value) for f in shown], ".3f") for value in shown[0][key]]
+    lines.append(("turns", [f["turns"] for f in shown], ".2f"))
+    lines.append(("sampled tokens", [f["sampled_tokens"] for f in shown], ".1f"))
+    rows = [[label, *(cell(Interval(**x) if x else None, form) for x in values)] for label, values, form in lines]
+    head = ["", *(f"{name}\n{mode}" for name, mode in columns)]
+    show_table("success on held-out tasks, 95 % intervals over tasks", head, rows, console)
     for mode, gain in figures.get("gain", {}).items():
         console.print(f"gain of training, {mode}: {Interval(**gain)}", highlight=False)

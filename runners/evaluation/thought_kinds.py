@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from agents.tree.episode import Episode
+from runners.reporting.tables import cell, show_table
 from runners.statistics.intervals import Interval, percentile, task_draws
 
 KindOf = Callable[[str], str | None]
@@ -67,12 +67,8 @@ def _mean(x: np.ndarray, chosen: np.ndarray, drawn: Sequence[np.ndarray]) -> Int
     return percentile(float(x[chosen].mean()), told or [np.nan])
 
 
-def show(found: dict[str, dict[str, Any]], console: Console) -> None:
+def show(result: dict[str, dict[str, Any]], console: Console) -> None:
     """The table that a person reads."""
-    table = Table(title="kinds of thoughts, sampled episodes, 95 % intervals over tasks", title_justify="left")
-    for name in ("kind", "turns", *TITLES.values()):
-        table.add_column(name, justify="left" if name == "kind" else "right")
-    for name, row in found.items():
-        cells = ("-" if row[key] is None else str(row[key]).replace(" [", " \\[") for key in TITLES)
-        table.add_row(name, str(row["turns"]), *cells)
-    console.print(table)
+    rows = [[name, str(row["turns"]), *(cell(row[key]) for key in TITLES)] for name, row in result.items()]
+    title = "kinds of thoughts, sampled episodes, 95 % intervals over tasks"
+    show_table(title, ["kind", "turns", *TITLES.values()], rows, console)

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from runners.command_line.errors import UserError
-from runners.comparison import svg
+from runners.comparison import pictures
 from runners.comparison.claims import Claim, ClaimKind, Verdict, judge, read_claims, verdict
-from runners.comparison.curves import area, area_between, binned, reached, read_history
-from runners.comparison.findings import turn_by_turn
+from runners.comparison.curves import History, area, area_between, binned, reached, read_history
+from runners.comparison.findings import Findings, turn_by_turn
 from runners.comparison.measures import measured, task_figures
+from runners.comparison.page import page
 from runners.comparison.tuning import candidates
 from runners.comparison.tuning import judge as choose
+from runners.reporting.tables import literal, markdown_table
 from runners.statistics.intervals import Interval
 
 # -- curves ----------------------------------------------------------------------------------------------------------
@@ -198,35 +200,35 @@ def test_the_best_area_on_validation_tasks_is_chosen(tmp_path: Path) -> None:
         choose({"a": SIX[:3]}, {"a": folders}, 10)
 
 
-# -- plots -----------------------------------------------------------------------------------------------------------
+# -- report ----------------------------------------------------------------------------------------------------------
 
 
-def test_ticks_are_round() -> None:
-    assert svg.ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    assert svg.ticks(0, 50_000) == [0, 10_000, 20_000, 30_000, 40_000, 50_000]
-    assert svg.ticks(0.47, 0.53) == pytest.approx([0.48, 0.5, 0.52])
-    assert svg.ticks(3, 3) == [3]
-    assert [svg.short(x) for x in (0, 0.25, 1500, 2e6)] == ["0", "0.25", "1.5k", "2M"]
+def test_what_a_study_says_stays_text(tmp_path: Path) -> None:
+    said = '<script>alert("自评")</script> | *a* `b` [c](http://x.y) ![d](e)'
+    html = page(markdown_table(["", literal(said)], [["x", "**1**"]]), tmp_path)
+    table = ElementTree.fromstring(html[html.index("<table>") : html.index("</table>") + 8])
+    head = table.find("thead/tr")
+    assert head is not None and [cell.text for cell in head] == [None, said] and not any(len(cell) for cell in head)
+    assert table.find(".//strong") is not None  # ours is markup
 
 
-def test_a_colour_that_comes_again_is_dashed() -> None:
-    marks = [svg.mark(place) for place in range(2 * svg.COLOURS)]
-    assert len(set(marks)) == len(marks) and marks[3] == "c3" and marks[13] == "c3 again"
-    page = (Path(svg.__file__).with_name("page.css")).read_text("utf-8")
-    assert all(f".c{place} {{" in page for place in range(svg.COLOURS)) and ".line.again {" in page
-    text = svg.lines([svg.PlotLine("late", 13, [0, 1], [0.1, 0.2])], "x", "y")
-    assert 'class="c3 again line"' in text
-
-
-def test_a_plot_is_sound_and_keeps_names_as_text() -> None:
-    name = '<script>alert("自评")</script>'
-    line = svg.PlotLine(name, 0, [0, 1, 2, 3], [0.1, math.nan, 0.3, 0.4], [0, 0, 0, 0], [1, 1, 1, 1], dots=True)
-    text = svg.lines([line], "steps <&>", "success")
-    root = ElementTree.fromstring(text)
-    assert len([e for e in root if e.tag == "polyline"]) == 2, "what is no number is a gap"
-    assert len([e for e in root if e.tag == "circle"]) == 3
-    text = svg.dots([svg.Dot(name, 1, 0.5, 0.4, 0.6, [0.4, 0.6])], "area")
-    assert "<script" not in text and "自评" in text
+def test_a_picture_is_part_of_the_page_and_keeps_names_as_text(tmp_path: Path) -> None:
+    names = ["<b>自评</b>", "$x_1^", *(f"n{i}" for i in range(10))]
+    figures = {name: {0: {"auc": [0.4]}, 1: {"auc": [0.6]}} for name in names}
+    rows = [{"env_steps": 10 * i, "sampled_tokens": i, "update": i, "busy_seconds": i, "success": 0.1} for i in (1, 2)]
+    histories = {name: {0: History(rows, []), 1: History(rows, [])} for name in names}
+    means = {"auc": dict.fromkeys(names, Interval(0.5, 0.4, 0.6))}
+    nothing: Any = {}
+    result = Findings(
+        names[0], (0, 1), 20, figures, ["auc"], means, nothing, nothing, (), (), histories, nothing, nothing, nothing
+    )
+    files = pictures.draw(result, tmp_path)
+    assert [name for _, name in files["measures"]] == ["pictures/auc.svg"] and not files["pass"] and not files["credit"]
+    text = (tmp_path / "pictures" / "auc.svg").read_text("utf-8")
     ElementTree.fromstring(text)
-    ElementTree.fromstring(svg.dots([], "nothing"))
-    ElementTree.fromstring(svg.lines([], "nothing", "to see"))
+    assert "&lt;b&gt;自评&lt;/b&gt;" in text and "$x_1^" in text
+    drawn = (tmp_path / "pictures" / "success-env_steps.svg").read_text("utf-8")
+    assert "stroke-dasharray" in drawn  # the eleventh line has the colour of the first
+    assert pictures.draw(result, tmp_path) == files and text == (tmp_path / "pictures" / "auc.svg").read_text("utf-8")
+    html = page("\n".join(f"![{about}]({name})" for about, name in files["curves"]), tmp_path)
+    assert html.count("src='data:image/svg+xml;base64,") == len(files["curves"]) == 4

@@ -21,7 +21,7 @@ from runners.evaluate import Evaluate, parts_of
 from runners.inference import best_of_n, early_stop
 from runners.inference.episode_scores import Scores, Weights, answer_of, running, scores
 from runners.inference.program import StudyResult
-from runners.inference.report import as_csv, as_json, markdown, write
+from runners.inference.report import as_json, write
 from runners.inference.settings import Agent
 from runners.inference.success_by_tokens import Point, gain, rows_of
 
@@ -208,9 +208,10 @@ def test_files_hold_what_was_found(tmp_path: Path) -> None:
     write(found(), "title", out)
     table = list(csv.DictReader(io.StringIO(out.with_suffix(".csv").read_text())))
     assert len(table) == 6 and float(table[5]["over_random_low"]) > 0 and table[0]["over_random_mean"] == ""
-    assert out.with_suffix(".md").read_text() == markdown(found()) and "| value | 4 |" in markdown(found())
+    text = out.with_suffix(".md").read_text()
+    assert "| value | 4 |" in text and text.count("\n| ") == 1 + 1 + 6, "head, rule and six rows"
     assert out.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
-    assert as_csv(found()).count("\n") == 7 and len(as_json(found())["rows"]) == 6
+    assert len(as_json(found())["rows"]) == 6
     with pytest.raises(UserError, match="cannot write"):
         write(found(), "title", tmp_path / "no" / "e.json")
 

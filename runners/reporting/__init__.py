@@ -1,0 +1,1 @@
+"""Tables, CSV files and pictures of results."""
