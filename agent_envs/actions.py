@@ -10,8 +10,6 @@ Invariant: parsing looks at the model's own turn only, in time linear in its len
 `Action` or raises `ActionError`. Only `str` methods are used: no regular expression can blow up on hostile text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

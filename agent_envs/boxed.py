@@ -3,8 +3,6 @@
 Invariant: what is returned is a part of the text that was given, never something made from it.
 """
 
-from __future__ import annotations
-
 import re
 
 _BOX = re.compile(r"\\boxed\s*\{")

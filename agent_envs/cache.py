@@ -4,8 +4,6 @@ Invariant: a published folder is complete. It is built beside its place, flushed
 a builder that dies leaves a temporary folder that nobody reads.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

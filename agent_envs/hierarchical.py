@@ -8,8 +8,6 @@ Invariant: a pure function of the transcript and of the accepted answers; a tran
 paid for its answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -8,8 +8,6 @@ harm. Like the expert it saves evidence while it has turns to spare, and goes st
     V(n, t) = 1,  V(i, 0) = 0 for i < n
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -4,8 +4,6 @@ Invariant: nothing is imported before its name is asked for; an outside part nev
 wrong with one is said in one line, and never keeps the others from being listed.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass

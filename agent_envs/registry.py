@@ -3,8 +3,6 @@
 Outside packages add an environment through the entry-point group ``turnwise.envs``: ``name = "module:Class"``.
 """
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import fields
 from enum import StrEnum

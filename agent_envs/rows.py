@@ -4,8 +4,6 @@ Invariant: whatever the file holds, reading it ends with plain values of bounded
 file and the row. Nothing of it is run.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

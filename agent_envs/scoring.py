@@ -4,8 +4,6 @@ Every answer is compared with a list of accepted forms (aliases, both languages)
 accepts an answer because it merely contains the right one.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import string

@@ -4,8 +4,6 @@ Invariant: no text is in two splits. One that stands twice belongs to test befor
 says nothing, the text's own hash decides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random

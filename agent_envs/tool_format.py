@@ -6,8 +6,6 @@ transcript wrong or right; `check_as_arpo` sees one text and repeats ARPO's chec
     <think> … </think> <search> … </search> [a tool's piece] … <answer> … \\boxed{…} … </answer>
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Formulas only: an algorithm turns token trees into a loss. Adding one is a file and a line in `REGISTRY`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Agents that did not learn, for any environment: the scripted expert, a random one, one that is shown nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 Invariant: a cell is there whole or not at all, and all cells of a folder were measured with the same settings.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -8,8 +8,6 @@ GRPO passes them; unlike there, no logits are made for padding, which favours th
 one call for all logits. Prints one table and exits with 1 where a condition does not hold.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ Beside it stand agents that cannot have learned: a random one, the trained polic
 that always follows the first link; and the scripted expert. Runs whose folder is there already are read, not repeated.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

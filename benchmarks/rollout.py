@@ -8,8 +8,6 @@ steps per second on one wiki of 20,000 pages, and how long a search and a list o
 Exits with 1 when a condition fails.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ ends a turn early), at temperature 1 from the whole distribution; a history hold
 for log-probabilities and entropies, which the engine records with every token.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence

@@ -9,8 +9,6 @@ Exits with 1 when a condition fails. On a machine with other work: ``chrt --rr 1
 goes before it; the engine of docker does not.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

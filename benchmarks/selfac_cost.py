@@ -9,8 +9,6 @@ of two plain passes over the episode without shadow prompts: this project's own,
 read logits at action tokens only. Prints one table and exits with 1 where a condition does not hold.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import sys

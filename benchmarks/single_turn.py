@@ -5,8 +5,6 @@ algorithm), on prompts and answers of fixed lengths: no token ends an answer. A 
 texts and tokens are as many.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Sequence

@@ -10,8 +10,6 @@ on LoRA of rank 8. No token ends an answer, so all answers are as long. TRL's st
 loop. Once with one prompt a step, once with four. Exits with 1 when a condition fails.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -6,8 +6,6 @@ parameters; they differ only in what goes through the model. ``encoded`` counts 
 Legend: T tokens of the tree, N action tokens, P tokens of one path, R rows and C columns of a padded batch, D width.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

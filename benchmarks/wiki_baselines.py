@@ -1,7 +1,5 @@
 """Agents without a model: what a task is worth to one who does not read it. They see the observations only."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -5,8 +5,6 @@ Invariant: an episode is ten turns of one fixed pattern, so the mix is exact (40
 the whole wiki, so that caches help as little as they can.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

@@ -7,8 +7,6 @@ This is all that `turnwise train --env identity --algo grpo` does, without its r
 Run it with ``python examples/minimal.py``. On a laptop's processor it takes less than a minute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@
 understood.
 """
 
-from __future__ import annotations
-
 import difflib
 import sys
 from importlib import import_module, metadata

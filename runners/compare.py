@@ -8,8 +8,6 @@ Every flag that is not one of these belongs to ``train.py`` and goes to all runs
 file: see docs/compare.md. The same command goes on where it was stopped.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

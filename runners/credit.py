@@ -8,8 +8,6 @@ oracle tells the chance of success of every state (``TextEnv.oracle``). A run un
 algorithm, settings and critic; an algorithm under --algos with the critic of --model. Nothing is trained.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports what this machine has and what is missing, with the command that adds it. Nothing is changed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

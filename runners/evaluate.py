@@ -10,8 +10,6 @@ has a critic, how well its values predict success (`calibration`). Agents that u
 (`inference`).
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

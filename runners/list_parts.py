@@ -1,7 +1,5 @@
 """Lists environments, agents, algorithms, engines and judges, with a line each; broken plug-ins with their reason."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

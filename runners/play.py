@@ -7,8 +7,6 @@ the observation after each turn; only characters that a terminal would obey or h
 is typed is the turn, word for word too.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Makes the tiny model for an environment and puts it into the cache; ``train --model tiny`` does so by itself."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass

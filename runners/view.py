@@ -6,8 +6,6 @@ The file needs no server and no network. A run records thousands of episodes: a 
 put into the file, always the whole group that a task got in one update.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A judge's endpoint on the loopback: a real HTTP server that answers as it is told."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """The claims of the Self-AC slides, on whole episodes that an agent really played."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

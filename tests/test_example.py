@@ -1,7 +1,5 @@
 """examples/minimal.py learns; without a learning rate it does not."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A package outside the repository adds an algorithm: it is built, installed and trained; and docs/ shows all of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

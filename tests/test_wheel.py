@@ -1,7 +1,5 @@
 """The wheel in an environment of its own, outside the repository, alone and beside packages that add parts."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

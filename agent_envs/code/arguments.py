@@ -1,7 +1,5 @@
 """Reading the arguments of coding actions: a file and a range of lines. Linear, for any Unicode text."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Collection
 

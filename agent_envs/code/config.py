@@ -1,7 +1,5 @@
 """Settings of the coding environment; every mistake in them is one line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agent_envs.code.sandbox import Limits

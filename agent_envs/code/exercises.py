@@ -5,8 +5,6 @@ with: what stands in their lines cannot be known by heart, it has to be read. Th
 `total` is mostly what is returned. Nothing is run.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping, Sequence

@@ -11,8 +11,6 @@ Where it can, it changes a part of a line, or puts one in, and no whole lines: t
 small model gets right of programs that it never saw.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

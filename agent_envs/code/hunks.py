@@ -3,8 +3,6 @@
 Invariant: applying the hunks of two texts to the first, from the last one to the first one, gives the second.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache

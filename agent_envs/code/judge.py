@@ -12,8 +12,6 @@ Invariants:
 `in_process` is the other way, for checks that are programs: it believes an exit status, which a submission can forge.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

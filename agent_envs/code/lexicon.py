@@ -4,8 +4,6 @@ and fixed parts of turns.
 Identifiers are words joined by `_`. Words of one letter are left out: they are whole anyway, and would cut others.
 """
 
-from __future__ import annotations
-
 import builtins
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Invariant: only what a run gave is kept, never a fault; it is bounded, and short answers only are kept.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The agent makes the expert's next turn with probability `skill`, and else wastes
 it looks at the checks first if it has a turn to spare. Files that are right at the last turn are enough.
 """
 
-from __future__ import annotations
-
 from agent_envs.code.expert import Situation, plan
 from agent_envs.oracle import chance as chance_of
 

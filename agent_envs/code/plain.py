@@ -4,8 +4,6 @@ Invariant: in case of doubt it is not. It is a matter of cost, not of trust: to 
 submission to forge anything, but what one case left behind could harm another one.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import warnings

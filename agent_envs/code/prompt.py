@@ -3,8 +3,6 @@
 Invariant: nothing of the hidden checks and of the solution is in it.
 """
 
-from __future__ import annotations
-
 from agent_envs.code.replies import say
 from agent_envs.code.task import Case, CodeTask
 from agent_envs.code.values import show

@@ -16,8 +16,6 @@ wiki with it::
         grammar = with_python(WikiEnv.grammar)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 Invariant: names, lines and output are put in as plain text; nothing here is ever parsed again.
 """
 
-from __future__ import annotations
-
 from agent_envs.code.sandbox import RunResult, Status
 from agent_envs.code.view import cut, printed
 

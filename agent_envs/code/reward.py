@@ -5,8 +5,6 @@ one bug, it is the share of the rest, less what no longer passes: nothing is ear
 by a change that changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

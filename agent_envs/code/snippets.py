@@ -3,8 +3,6 @@
 Invariant: the old part stands in the line once, and with the new one in its place the line is the changed one.
 """
 
-from __future__ import annotations
-
 import re
 
 from agent_envs.code.hunks import Hunk

@@ -1,7 +1,5 @@
 """A coding task. Invariant: an expected value is a plain literal and stays on the host."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ never of a subclass, so comparing it runs no code but Python's own; whatever the
 value or with `ValueError`; the same value is always shown by the same text.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

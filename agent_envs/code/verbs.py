@@ -1,7 +1,5 @@
 """The actions of the coding environment."""
 
-from __future__ import annotations
-
 from agent_envs.actions import Args, Verb
 from agent_envs.code.arguments import SEPARATOR
 

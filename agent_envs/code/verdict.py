@@ -3,8 +3,6 @@
 Invariant: nothing is earned where the files stand as they were given; what the sandbox cannot do raises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Invariant: the same files and output give the same text, without an address; wha
 takes time in proportion to the text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import accumulate

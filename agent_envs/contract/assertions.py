@@ -1,7 +1,5 @@
 """Shared by all checks of the contract: the error, and a step whose values are type-checked."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

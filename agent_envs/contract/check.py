@@ -4,8 +4,6 @@ Each check raises `ContractError` with one line that says what is wrong and what
 be trained on, searched with forks, sent to other processes and replayed exactly.
 """
 
-from __future__ import annotations
-
 import pickle
 import time
 import warnings

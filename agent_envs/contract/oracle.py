@@ -3,8 +3,6 @@
 That the number is the right one is for the environment's own tests: play its agent, and compare.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from agent_envs.contract.assertions import Make, idle, need, next_turn, sample, step

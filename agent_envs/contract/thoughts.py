@@ -1,7 +1,5 @@
 """The contract of an environment whose turns are thought factors."""
 
-from __future__ import annotations
-
 from agent_envs.actions import BLANK
 from agent_envs.contract.assertions import Make, idle, need, sample, step
 

@@ -1,7 +1,5 @@
 """Settings of the corridor."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 

@@ -9,8 +9,6 @@ The chance of success of an agent that is right at a signed door with probabilit
 state (`CorridorEnv.oracle`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

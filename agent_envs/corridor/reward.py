@@ -1,7 +1,5 @@
 """The reward of the corridor, and the exact value of a state for an agent of known skill."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tasks of the corridor: the signs of its doors, each corridor in one split; and the handle that each sign means."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 from itertools import product
 from random import Random

@@ -1,7 +1,5 @@
 """Settings of the identity environment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agent_envs.core import SettingsError

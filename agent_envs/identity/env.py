@@ -4,8 +4,6 @@ All a text environment needs is in this folder: settings, a grammar, tasks in di
 action, a reward, and an expert with a systematic flaw.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

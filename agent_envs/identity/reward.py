@@ -1,7 +1,5 @@
 """The reward of a turn, and the exact value of a state for an agent of known skill."""
 
-from __future__ import annotations
-
 
 def reward(right: bool, words: int) -> float:
     """The share of a word in the whole, for one that was said rightly."""

@@ -1,7 +1,5 @@
 """Tasks of the identity environment: sequences of words, each in one split."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 from random import Random
 

@@ -3,8 +3,6 @@
 Invariant: whatever bytes come in, the result is five (or three) values of exactly the promised types, or `Garbage`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any, NoReturn

@@ -11,8 +11,6 @@ Invariants:
 The parent's side is `Child`; a module that is to run as one calls `connect` first thing in its main.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -3,8 +3,6 @@
 Invariant: a fault says what broke, in which call, and nothing about the agent; a bad action is never a fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum

@@ -16,8 +16,6 @@ The function lives in an importable module of ours that imports what it needs at
 A module that lacks an optional package raises `SettingsError` when it is imported; the first call raises it here.
 """
 
-from __future__ import annotations
-
 import threading
 from dataclasses import asdict, dataclass
 from functools import cache

@@ -6,8 +6,6 @@ program, connecting anywhere or loading C code by hand ends it at once. A librar
 not carry it out. (That is a second fence: what is known to be evaluated should be refused before it is sent.)
 """
 
-from __future__ import annotations
-
 import faulthandler
 import importlib
 import json

@@ -4,8 +4,6 @@ Invariant: for each request there is one answer, in JSON with the number of the 
 hostile, and whoever reads the answer must not have to trust it. Requests come from the parent only and are pickled.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import pickle

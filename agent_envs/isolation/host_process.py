@@ -4,8 +4,6 @@ Invariant: of all the environments of a process that ended, one at most gets an 
 being served, or the first that finds it ended. The others get HostLost.
 """
 
-from __future__ import annotations
-
 import pickle
 import threading
 from itertools import count

@@ -1,7 +1,5 @@
 """Settings of the processes that environments live in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

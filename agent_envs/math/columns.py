@@ -3,8 +3,6 @@
 Invariant: without the mistake the last number of a written sum is its value; with it, it is another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 APPLY: dict[str, Callable[[int, int], int]] = {

@@ -1,7 +1,5 @@
 """Settings of the mathematics environment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

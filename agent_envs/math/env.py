@@ -5,8 +5,6 @@ Invariants: a state is the immutable list of thoughts; what a thought says is ne
 answer; an answer that the verifier cannot check in time is not right, and is counted as unverified.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

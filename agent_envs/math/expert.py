@@ -6,8 +6,6 @@ carried or borrowed, and seldom notices. Its demonstrations hold all six kinds o
 carrying; where something is carried, it is rejected, and the step is then done rightly, or it is taken for the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ A row has a question (``question`` or ``problem``) and an answer: ``answer``, of
 ``solution`` with a ``\boxed{}``. What else these say is the solution, one thought a line.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path

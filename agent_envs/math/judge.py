@@ -3,8 +3,6 @@
 Invariant: nothing here sets an alarm or a thread; whoever asks bounds the time. Never imported by what trains.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

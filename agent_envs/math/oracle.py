@@ -11,8 +11,6 @@ is left. With n steps, d of them done, the first mistake at w (none: -), t turns
     V(d, w, t) = p V(w+1, -, t-1) + (1-p) V(d+1, w, t-1)
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 

@@ -6,8 +6,6 @@ splits share a problem, nor the beginning of one.
 A generated problem defines letters one by one: ``A = 47, B = A + 38, C = B - 29. What is C?``
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random

@@ -5,8 +5,6 @@ nothing. The text may come from any model: it is searched in bounded pieces, and
 read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

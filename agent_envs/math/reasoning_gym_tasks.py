@@ -4,8 +4,6 @@ Invariant: a question belongs to the split that its own hash names, and to one t
 text; scoring does, and happens in `agent_envs.reasoning_gym.scorer`, a process that can be killed.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ one fraction bar, by patterns of linear time. A verdict depends on the two texts
 number, a sum or product is not accepted for it (``\boxed{47 + 38}`` has the value of 85, and has not solved anything).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from fractions import Fraction

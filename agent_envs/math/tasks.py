@@ -1,7 +1,5 @@
 """The sources of tasks, by ``--math.source``."""
 
-from __future__ import annotations
-
 from functools import lru_cache, partial
 
 from agent_envs.core import Task, TaskSet, check_split, number_after

@@ -4,8 +4,6 @@ Invariant: what it says next depends on how many of the solution's thoughts stan
 any state it ends with the right answer. The flawed one gets the last digit of the answer wrong.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -7,8 +7,6 @@ The six are those of the slides on thought factors: 提出猜测, 否定猜测, 
 拆解子任务.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from enum import StrEnum

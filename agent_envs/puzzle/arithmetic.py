@@ -4,8 +4,6 @@ Invariants: every number is used exactly once; results are exact and never negat
 can be reached with negative numbers in between can be reached without them, by turning differences around).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -3,8 +3,6 @@
 Invariant: every move can be taken back by another one, so nothing is ever lost but turns.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

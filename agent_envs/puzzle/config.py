@@ -1,7 +1,5 @@
 """Settings of the puzzle environment; every mistake in them is one line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

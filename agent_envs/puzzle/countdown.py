@@ -1,7 +1,5 @@
 """Countdown: combine all numbers to a target. Whole numbers only; a level is how often one must multiply or divide."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from random import Random
 

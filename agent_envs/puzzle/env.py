@@ -7,8 +7,6 @@ With UNDO a wrong move costs two turns, so "still solvable" is a matter of the t
 (`undo` false) a board from which there is no way is lost, and an episode with no legal move left is over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Game of 24: combine four numbers from 1 to 13 to 24, fractions in between allowed. All 1362 that can be solved."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -7,8 +7,6 @@ Invariants:
 - ``distance`` is exact: 0 just where ``solved``, None just where no moves lead to a solved board.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from random import Random

@@ -1,7 +1,5 @@
 """The puzzles by the name of their kind."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -4,8 +4,6 @@ Invariant: what is given can be completed; a queen may be put on any square that
 be a wrong one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

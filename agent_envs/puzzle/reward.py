@@ -3,8 +3,6 @@
 Invariant: `turns_needed` is exact, so a state can still be solved just where it is not more than the turns left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from math import comb
 from typing import Any

@@ -4,8 +4,6 @@ Invariant: distances count steps and pushes alike, and are computed backwards fr
 a position without one is a deadlock.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

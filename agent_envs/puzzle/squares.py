@@ -1,7 +1,5 @@
 """Squares of a board as text: ``r2c3`` is row 2, column 3, counted from 1 at the upper left."""
 
-from __future__ import annotations
-
 
 def name(row: int, column: int) -> str:
     """The text of a square whose row and column are counted from 0."""

@@ -3,8 +3,6 @@
 Invariant: a digit may be put wherever its row, column and quarter lack it, so a legal digit can be a wrong one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, product

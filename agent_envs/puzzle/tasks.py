@@ -4,8 +4,6 @@ Invariant: a puzzle's own key decides in which split it is, four in seven for tr
 is, by another name or seen in a mirror, a puzzle of another.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random

@@ -1,7 +1,5 @@
 """Settings of reasoning-gym's tasks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agent_envs.core import SettingsError

@@ -6,8 +6,6 @@ draw from the global generators of `random` and numpy; these are set from the th
 Imported only where the extra `reasoning-gym` is wanted.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

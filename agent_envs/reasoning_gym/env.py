@@ -6,8 +6,6 @@ set's own, to the letter, is scored in a process that may be killed, since some 
 scored is not right, and counted as unverified. A question is in one split only, by its own hash.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Grading by the data set's own scorer, in a process that may be killed."""
 
-from __future__ import annotations
-
 from agent_envs.isolation.grader import Limits, shared
 from agent_envs.reasoning_gym.config import ReasoningGymConfig
 from agent_envs.reasoning_gym.tasks import Entry

@@ -4,8 +4,6 @@ Invariant: the entry is made again here, and is the one that was asked about; of
 answer. Some of these scorers evaluate it. Never imported by what trains.
 """
 
-from __future__ import annotations
-
 from agent_envs.reasoning_gym.entries import BLOCK, digest, entry, opened
 
 

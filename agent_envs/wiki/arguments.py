@@ -1,7 +1,5 @@
 """Reading the arguments of wiki actions: line ranges, numbers, options after a comma. Linear, for any Unicode text."""
 
-from __future__ import annotations
-
 import unicodedata
 
 from agent_envs.actions import ActionError

@@ -4,8 +4,6 @@ A backend holds one or many wikis ("partitions"); every question to it names the
 Results are deterministic. A failure raises `BackendUnavailable`; it never becomes an observation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """Settings of the wiki environment. Every field is a command-line flag; its docstring is the flag's help."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

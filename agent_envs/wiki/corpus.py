@@ -1,7 +1,5 @@
 """From settings to a corpus: its tasks (cheap, no index) and its backend (built once into the cache)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import lru_cache

@@ -7,8 +7,6 @@ expert is right from every state that leaves it enough turns. The flawed one tak
 and then goes on as if it were right, reading its position in the chain off the pages behind it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ name is written the same way everywhere; each pair of parts belongs to exactly o
 So a name of a validation or test world never occurs whole in training, while every part of it does.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from hashlib import blake2b
 

@@ -1,7 +1,5 @@
 """The wiki with a python tool beside its pages: search and python, as in ARPO's tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@
 page and leads to a thing of the same kind wherever possible.
 """
 
-from __future__ import annotations
-
 COUNTRY, CITY, PERSON, RIVER, FIRM = "country", "city", "person", "river", "firm"
 
 KINDS: dict[str, dict[str, str]] = {

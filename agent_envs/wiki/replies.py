@@ -3,8 +3,6 @@
 Invariant: pages and titles are inserted as plain text; nothing here is ever parsed again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agent_envs.wiki.backend import Hit, Page

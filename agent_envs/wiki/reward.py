@@ -1,7 +1,5 @@
 """Scores of a finished episode: pure functions of the gold answer and evidence and of what the agent did."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

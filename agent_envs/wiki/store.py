@@ -4,8 +4,6 @@ Invariants: page ids count from 0 in corpus order, a partition is a range of ids
 files are read-only after `write`; the big ones are mapped, so that processes share them through the page cache.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b

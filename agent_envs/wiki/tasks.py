@@ -4,8 +4,6 @@ Invariants: no chain visits a page twice, so the answer differs from the start a
 chain has exactly one answer; making the task list needs no index, and each task only its own world.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random

@@ -3,8 +3,6 @@
 `VERSION` belongs to every fingerprint: raise it with any change here that changes a token.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import unicodedata

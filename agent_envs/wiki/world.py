@@ -4,8 +4,6 @@ Invariants of a world: names are unique; all links stay inside; every page can b
 relation has exactly one object on a page; the same (seed, split, number, pages) gives the same world everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

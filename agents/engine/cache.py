@@ -10,8 +10,6 @@ as a keyword. Shapes: T tokens, N decoding sessions, M sessions of a group, R ca
 C cached positions, D head width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

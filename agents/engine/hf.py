@@ -5,8 +5,6 @@ a step encodes one new token of every session that decodes and, in the same forw
 that were just submitted; no critic prompt ever gets here. Row = slot; numpy arrays hold one number per row.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Collection, Mapping

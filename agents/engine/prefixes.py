@@ -3,8 +3,6 @@
 Invariant: a row is listed only while its cache holds the keys and values of the listed tokens under the present policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """Checks that the engine runs a model exactly; every model it would silently get wrong is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

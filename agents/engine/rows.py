@@ -3,8 +3,6 @@
 Shapes: R rows, N of them that take part in a step, M tokens a completion may have.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from agents.engine.base import uniforms

@@ -4,8 +4,6 @@ Invariant: a token depends on its own logits and its own uniform number only, so
 of probability 0 is never drawn. Shapes: N draws, V vocabulary.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

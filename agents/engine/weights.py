@@ -5,8 +5,6 @@ the engine works on a copy of the modules that shares the weight tensors. A merg
 the pristine W0; nothing is ever un-merged, so no rounding piles up.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Invariant: an episode's labels are one per turn, GOOD (True), BAD (False), or No
 could be understood. A judge never guesses: what it cannot tell is None, is counted, and has no part in any statistic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum

@@ -4,8 +4,6 @@ Invariant: results are in the order of the items, whichever was quicker; after t
 interrupted, ``gone`` is set and nothing new is begun.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -7,8 +7,6 @@ was expected and then paid is no fall. An action over which nothing rises is BAD
 Legend of the shape suffixes: A actions, S states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

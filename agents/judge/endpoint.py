@@ -5,8 +5,6 @@ endpoint and nowhere else: whatever is written or raised has been through `_with
 answer has no labels.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

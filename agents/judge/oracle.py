@@ -4,8 +4,6 @@ Invariant: a label depends on the states before and after the action and on (run
 that is wrong at some noise is wrong at every higher one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

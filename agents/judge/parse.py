@@ -4,8 +4,6 @@ Invariant: labels come from ``Step i Judgment: GOOD`` lines of the reply alone, 
 from 0 or from 1. Anything else is None for every step: half a judgment is none.
 """
 
-from __future__ import annotations
-
 import re
 
 from agents.judge.base import Labels

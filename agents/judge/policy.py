@@ -4,8 +4,6 @@ Invariant: it judges with the weights that played; the question goes through `Ch
 control token. An episode whose question does not fit is not judged.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 

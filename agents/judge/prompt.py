@@ -5,8 +5,6 @@ like a part of it inside a text of the task, the agent or the environment is bro
 block, add a step, change the score or hand the judge a judgment to repeat.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Invariant: what is saved and loaded again is the same bits; a file that does not fit is refused, never half loaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

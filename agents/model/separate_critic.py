@@ -7,8 +7,6 @@ of a token is read where the model has just read that token.
 Legend: T tokens, D width.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Settings of the adapter and of the critics. Imports no torch: the command line needs them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

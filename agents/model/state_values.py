@@ -6,8 +6,6 @@ common is read once, and only states whose value is wanted are evaluated.
 Legend of the shape suffixes: N states that are asked about, S states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

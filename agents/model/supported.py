@@ -6,8 +6,6 @@ forwards of its paths, which also catches what no config shows.
 Legend: T tokens, N rows of one path, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ Invariant: at the start every value is the same number, 0 unless the head was ca
 Legend: N states or tokens that are valued, D width of the model.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel

@@ -5,8 +5,6 @@ on which others are played beside it (up to the rounding of a batched matrix pro
 environment that breaks costs its own episode only: it is recorded, played again on a fresh copy, and then given up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from agent_envs.core import PlayableEnv

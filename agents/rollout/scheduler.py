@@ -4,8 +4,6 @@ Invariant: see `play`. The scheduler owns slots, environments, faults and the or
 decides how a job becomes an episode: one action after another (`Chain`), by forks, or by a search.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence

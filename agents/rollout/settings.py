@@ -1,7 +1,5 @@
 """Settings of rollouts. Imports no tokenizer: the command line needs them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

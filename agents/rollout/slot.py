@@ -3,8 +3,6 @@
 Invariant: the methods of a slot run in a thread of the pool, one at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable
 

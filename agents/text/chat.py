@@ -6,8 +6,6 @@ outside (task, observation, tool output) goes through a second tokenizer that kn
 become a control token; what the model wrote is kept as the ids it sampled.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Sequence

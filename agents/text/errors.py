@@ -1,7 +1,5 @@
 """Errors of the model side that a user can fix, each one line that says how."""
 
-from __future__ import annotations
-
 
 class ModelError(ValueError):
     """A model, an adapter or a batch that cannot be used."""

@@ -1,7 +1,5 @@
 """Settings of the chat, and the shadow prompt. Imports no tokenizer: the command line needs them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 CRITIC_TEXT = "Critic Mode! Evaluate the current state with a single expressive word:"

@@ -7,8 +7,6 @@ within one token (".\\n\\n") or over two ("\\n", "\\n"). A token that is only a 
 Shapes: V vocabulary, R rows, N of them that sampled a token now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

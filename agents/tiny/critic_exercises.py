@@ -6,8 +6,6 @@ tiny one that never learned to has nothing to value a state by.
 Legend of the shape suffixes: T tokens, D width, S states, R trees, K recalled tokens, V vocabulary.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel

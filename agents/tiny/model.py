@@ -7,8 +7,6 @@ before, turned by a rotation R; the second layer's keys undo R, so that its quer
 and what its heads find, they copy. Everything is trained from there on.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM

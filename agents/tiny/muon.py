@@ -4,8 +4,6 @@ The step of `torch.optim.Muon` with its defaults, but for one thing: that one ro
 which processors without such instructions do one number at a time. Here everything is float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

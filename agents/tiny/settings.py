@@ -1,7 +1,5 @@
 """Shape of the tiny model. Imports no torch: the command line needs it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

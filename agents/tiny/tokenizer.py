@@ -4,8 +4,6 @@ Words are tokens, and whatever often stands between two words of the lexicon bec
 step, however long. Any other text falls back to bytes, so every string can be encoded and comes back unchanged.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

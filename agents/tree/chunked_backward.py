@@ -10,8 +10,6 @@ exact. Ancestors are repeated as context; every action token and every critic pr
 Legend: T tokens of the whole batch, P tokens of a part, S states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar

@@ -3,8 +3,6 @@
 Invariant: an episode's path through its tree holds exactly the episode's tokens. Faulted episodes never get here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 

@@ -5,8 +5,6 @@ right after the state that it hangs under, before the state's actions. A value i
 so at that of the state itself where the prompt is empty.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Sequence
 

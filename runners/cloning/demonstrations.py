@@ -1,7 +1,5 @@
 """Demonstrations of the scripted expert and reading exercises, as trees without branches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 Legend of the shape suffixes: T tokens, N rows picked from T, D width, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings of the tiny model. Imports no torch: the command line needs them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from agents.text.settings import CRITIC_TEXT

@@ -5,8 +5,6 @@ the time, so that the behaviour-cloned model is wrong on purpose and reinforceme
 result is cached by the hash of everything it was made from.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import sys

@@ -5,8 +5,6 @@ hold settings or formulas may say ``import torch`` at their top, as long as they
 imported themselves. (`importlib.util.LazyLoader` cannot do this: the import statement itself reads ``__spec__``.)
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """Errors that a user can fix, shown as one line."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

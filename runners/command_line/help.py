@@ -4,8 +4,6 @@ A settings class shows its fields in the order in which it declares them, so the
 variable ``COMMON`` may name the ones to show instead.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import shutil

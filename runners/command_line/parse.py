@@ -4,8 +4,6 @@ Every part owns its settings as a frozen dataclass; here they are put together f
 that were chosen, so that ``--help`` shows those and nothing else, and any unknown flag or key is an error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

@@ -1,7 +1,5 @@
 """Settings and records as plain values, YAML and JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping

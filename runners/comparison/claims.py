@@ -4,8 +4,6 @@ Invariant: a claim holds when its whole interval lies on its side of the thresho
 and is undecided otherwise, and wherever there are too few seeds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum

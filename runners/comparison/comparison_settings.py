@@ -3,8 +3,6 @@
 Invariant: a `ComparisonPlan` was found to be right as far as that can be known before anything runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Invariant: pure functions of recorded numbers. A training batch is played at one
 whole stretch between the end of the batch before it and its own end.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

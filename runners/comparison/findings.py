@@ -4,8 +4,6 @@ Invariant: an interval is over seeds, and over tasks where tasks were played; di
 same seed.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

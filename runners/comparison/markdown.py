@@ -1,7 +1,5 @@
 """The report of a comparison as Markdown; the page is made from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import yaml

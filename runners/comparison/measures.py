@@ -3,8 +3,6 @@
 Invariant: a figure is one number per run, or one per test task where tasks are played; what a run cannot tell is NaN.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Invariant: the page runs no script and fetches nothing; HTML in a text is shown as text.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from html import escape
 from importlib.resources import files

@@ -3,8 +3,6 @@
 Invariant: an entrant has one colour in every picture, by its place among the entrants.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@
 pairs of runs can be made of several files.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

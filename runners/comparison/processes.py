@@ -4,8 +4,6 @@ Invariant: a process that was started here is over when ``carry_out`` returns or
 to, so that it saves what it has.
 """
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence

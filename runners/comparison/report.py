@@ -4,8 +4,6 @@ Invariant: every figure in the report is in ``result.json``; an interval is over
 played; differences are taken between runs of the same seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path

@@ -4,8 +4,6 @@ Invariant: what is finished is not done again, what was interrupted goes on, and
 never touched.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -3,8 +3,6 @@
 Invariant: tuning plays with a seed that no compared run has, and sees validation tasks only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

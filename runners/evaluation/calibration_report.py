@@ -1,7 +1,5 @@
 """The table and the picture of a critic's calibration."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

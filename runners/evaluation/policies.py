@@ -1,7 +1,5 @@
 """Policies that are measured: a model, or a run's base and trained policy, ready to play."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

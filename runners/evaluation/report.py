@@ -1,7 +1,5 @@
 """Results of evaluated policies: success, pass@k, turns and tokens, by level and language; and their table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any

@@ -4,8 +4,6 @@ that contain it.
 Invariant: intervals resample whole tasks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Invariant: all scorers choose from the same episodes; those of a task are divide
 and a task's success is the mean over its groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

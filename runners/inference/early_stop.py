@@ -4,8 +4,6 @@ Invariant: the threshold, and which of two rules it belongs to, are chosen on va
 changes nothing of what was sampled before, so what it would have saved is read off whole episodes, exactly.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Invariant: only the measurement and the oracle read `success`.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass

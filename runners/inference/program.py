@@ -1,7 +1,5 @@
 """Measures agents that use scores: every scorer on the same tasks, with the same policy, at the same budgets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Results of agents that use scores: table, Markdown, CSV and one picture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

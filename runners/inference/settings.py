@@ -1,7 +1,5 @@
 """Settings of agents that use scores, and the scorers that fit each agent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

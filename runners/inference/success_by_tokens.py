@@ -3,8 +3,6 @@
 Invariant: every number is one per task first, so that intervals resample tasks and differences are paired.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The model that a run trains, from the run's settings."""
 
-from __future__ import annotations
-
 from agents.model.actor_critic import ActorCritic
 from agents.model.separate_critic import SeparateActorCritic
 from agents.model.settings import SeparateCriticSettings

@@ -1,7 +1,5 @@
 """Base models: a Hugging Face folder, a hub name or the tiny model, loaded with tokenizer and chat template."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Tables of text cells: on the console, in Markdown and as CSV."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Invariant: ``MANIFEST.json`` names every file of the folder with its sha256 and 
 under another name, forced to the disk and then renamed. What does not agree with its manifest is never loaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

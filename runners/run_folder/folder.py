@@ -1,7 +1,5 @@
 """A run's folder: made fresh for a new run, held by one process at a time."""
 
-from __future__ import annotations
-
 import fcntl
 from pathlib import Path
 from typing import IO

@@ -4,8 +4,6 @@ Invariant: a checkpoint keeps a mark of each record, its length and the hash of 
 the checkpoint first cuts the record back to that mark, so that no line is lost or written twice.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Run folders that are read again: settings, newest sound checkpoint, and the base model."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path

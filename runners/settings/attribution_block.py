@@ -3,8 +3,6 @@
 Invariant: every key of it becomes a setting of ours or is refused with one line; none is passed over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any

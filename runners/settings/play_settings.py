@@ -1,7 +1,5 @@
 """Settings of a worker: how episodes are played. Imports no torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings of a training run: its own, and those of every part that acts in it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path

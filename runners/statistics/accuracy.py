@@ -4,8 +4,6 @@ Invariant: pure functions of arrays; ``weight`` counts how often an entry is the
 same arrays with other weights. What the data cannot tell (an empty class, no spread) is None, never 0 or 0.5.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

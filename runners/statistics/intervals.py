@@ -1,7 +1,5 @@
 """Estimates with their uncertainty: bootstrap intervals over tasks, over seeds and tasks, and unbiased pass@k."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Advice from the numbers of an update, each piece printed once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from rich.console import Console

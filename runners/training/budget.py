@@ -4,8 +4,6 @@ Invariant: an environment step is a turn that was played to the end of its episo
 task went through was taken once. Actions of a search that are the same were sampled each, and taken once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

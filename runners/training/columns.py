@@ -1,7 +1,5 @@
 """Names and formats of an update's numbers, wherever they are shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 COLUMNS: dict[str, Sequence[tuple[str, str, str]]] = {

@@ -1,7 +1,5 @@
 """The learning curve of a run: success of training batches and evaluations against time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """torch's random generators as tensors, which a checkpoint keeps. Nothing here draws from them; a plug-in may."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -3,8 +3,6 @@
 Invariant: a turn that forks took over was taken once. Faulted episodes never get here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agents.tree.episode import Episode

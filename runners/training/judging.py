@@ -4,8 +4,6 @@ Invariant: labels are written on the episodes' own action nodes, and none is inv
 label has None. Episodes that the algorithm does not ask about cost no call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic

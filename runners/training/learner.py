@@ -4,8 +4,6 @@ Invariant: what ``learn`` computes depends on the trees and on the state that ``
 nothing else. A step whose loss or gradient is not finite changes nothing and is counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ Invariant: an episode, by its id (task, sample, attempt), is dispatched once and
 dropped with a reason; between two updates none is open. ``ledger.jsonl`` holds a line for every event.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Records of episodes, and the averages of an update for the live table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

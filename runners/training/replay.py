@@ -6,8 +6,6 @@ kept; a checkpoint holds all of these, about 50 bytes per token.
 Legend: S states, D width of the model.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace

@@ -1,7 +1,5 @@
 """Runs whose tasks are searched (``--agent tot``): requirements, costs and records."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run is begun in a fresh folder, or resumed from its newest sound checkpoint."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

@@ -4,8 +4,6 @@ Invariant: each task comes once per pass; the order is drawn from the stream's o
 that the next task depends on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ version, same reward, same text seen, same verdict;
 an episode that ends where another goes on is kept apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ escaped that could end the block, and the page's scripts put it on the screen as
 allows the one script and the one style sheet that stand in it, by hash, and nothing from outside.
 """
 
-from __future__ import annotations
-
 import hashlib
 import html
 import re

@@ -4,8 +4,6 @@ Invariant: nothing is downloaded and no model is loaded; an id whose text is not
 that is only a part of a character is shown by its bytes, ``<0xE5>``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field

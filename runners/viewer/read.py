@@ -5,8 +5,6 @@ memory for the chosen groups only: a first pass notes where each line lies, a se
 line without its line break is still being written and is left out; any other damage is a UserError that names the line.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

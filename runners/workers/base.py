@@ -5,8 +5,6 @@ has none, so it plays nothing before it has loaded one. A portion's episodes are
 it is played as a whole by one engine: how many workers there are never shows.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """The controller: hands jobs to workers and stops the run when too many environments break."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

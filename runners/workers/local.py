@@ -1,7 +1,5 @@
 """The worker in the trainer's process, which shares the base weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Future
 

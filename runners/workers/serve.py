@@ -4,8 +4,6 @@ Both ends are this program, joined by a private socket, so messages are pickled;
 its own host's boundary as JSON before it gets here.
 """
 
-from __future__ import annotations
-
 import pickle
 import traceback
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One rollout worker: an engine, a chat and environments. Both backends run this class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

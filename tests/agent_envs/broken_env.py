@@ -1,7 +1,5 @@
 """An environment that breaks on demand, in every way that was thought of, while a file exists."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

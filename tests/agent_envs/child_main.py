@@ -1,7 +1,5 @@
 """What the tests of `agent_envs.isolation.child` run as a child: it does what it is told."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Small corpora in a cache of the test session's own, built once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """What the tests of environments in processes share."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What the tests of `isolation.grader` call: a function that does what it is told, and one that cannot be had."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The grammar: what counts as exactly one action, and what is refused with which reason."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 

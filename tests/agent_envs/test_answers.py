@@ -1,7 +1,5 @@
 """Whatever bytes a host sends, they are read as promised values or as garbage."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """A child process: messages with deadlines, what it prints, and that nothing is left of it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Every registered environment keeps the contract, and each of its checks can fail."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The corridor, in literal episodes, and its oracle against played-out chances."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

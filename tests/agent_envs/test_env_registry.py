@@ -1,7 +1,5 @@
 """Names, Gymnasium ids, vector environments, import cost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

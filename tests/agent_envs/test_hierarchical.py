@@ -1,7 +1,5 @@
 """The hierarchical reward, in literal transcripts."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent_envs.hierarchical import FormRules, HierarchicalSettings, hierarchical_reward

@@ -1,7 +1,5 @@
 """Environments in processes: what they answer, and whose turn it is."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every way in which an environment in a process can break, and who is told about it."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Environments in processes leave nothing behind: however they, or what started them, end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

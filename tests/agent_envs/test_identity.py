@@ -1,7 +1,5 @@
 """The example environment, in literal episodes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

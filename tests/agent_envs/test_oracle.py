@@ -1,7 +1,5 @@
 """Oracles: the contract and how it can be broken, and that each number is the chance of the very agent it names."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Outside functions: whatever they do, the caller goes on, and what was not answered has a reason."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """reasoning-gym's tasks: the contract, full marks only, hostile answers, and no trace in global random state."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows of files that mean harm: plain values, or one line that names the file and the row."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

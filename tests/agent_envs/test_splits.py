@@ -1,7 +1,5 @@
 """No text is in two splits, whatever a source has of its own."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

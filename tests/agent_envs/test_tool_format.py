@@ -1,7 +1,5 @@
 """The form of a transcript and the box of its answer, in literal texts."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Tokenizers of several kinds and chat templates of several families, all made here."""
 
-from __future__ import annotations
-
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 

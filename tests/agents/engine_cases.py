@@ -1,7 +1,5 @@
 """Small models of four families, players of made-up multi-turn episodes, and the slow truth: a plain forward."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

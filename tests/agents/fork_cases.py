@@ -1,7 +1,5 @@
 """A scripted agent that is now and then unsure, and rules by which its episodes fork."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from random import Random

@@ -1,7 +1,5 @@
 """Finished episodes that tests have judged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from agent_envs.core import Task

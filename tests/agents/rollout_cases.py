@@ -1,7 +1,5 @@
 """The scripted speaker of the rollout tests: the identity environment, a chat and jobs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from random import Random

@@ -1,7 +1,5 @@
 """Searches of the scripted agent, which says the shown word in a part of its turns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Invariant: a text comes from outside in one place of an episode at a time, so th
 a harmless text.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The plan of one task alone: whom it asks, what it grants, and that it never spends more than it has."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Conversations as token ids: nothing smuggled in, nothing rewritten, with every kind of template."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What the tiny model is asked at its critic prompts: of which states, and that it teaches the model itself."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import cast

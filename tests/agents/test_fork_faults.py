@@ -1,7 +1,5 @@
 """Environments that break while episodes fork: the branch pays, the others do not, and the budget is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Episodes that fork on the scripted engine: which there are, what they share, and that nothing else changes them."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from random import Random

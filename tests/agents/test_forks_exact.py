@@ -1,7 +1,5 @@
 """Forks on the real engine: what it recorded of every path is what one plain forward of that path says."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

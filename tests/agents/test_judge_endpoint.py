@@ -1,7 +1,5 @@
 """The endpoint judge against a real HTTP server: every request ends, nothing is guessed, and the key goes nowhere."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

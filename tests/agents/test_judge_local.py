@@ -1,7 +1,5 @@
 """The judges that need no network: the oracle, the policy itself, and a trained critic."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a judge is asked, and how its reply is read: no text of an episode can be taken for either."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The tiny model's optimizer takes the steps of PyTorch's, which multiplies in bfloat16, as near as that rounds."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

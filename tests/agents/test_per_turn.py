@@ -1,7 +1,5 @@
 """A batch taken apart into a row per turn and per value: the numbers and the gradient of the one pass."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The limit of calls, and what an agent is told where a tool said nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Many episodes at once, on the scripted engine: what is recorded is what was read and sampled, in the jobs' order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from threading import Event

@@ -1,7 +1,5 @@
 """Environments that break: recorded, played again on a fresh copy, then given up; the others notice nothing."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A critic with an adapter and a head of its own, on the policy's frozen base."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Checked is the row that a model is trained on. Around a text, all ids must be th
 ids stand where the template put them, and nowhere else. The text's own ids must be no control ids and read as the text.
 """
 
-from __future__ import annotations
-
 import json
 import unicodedata
 import warnings

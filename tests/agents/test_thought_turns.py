@@ -1,7 +1,5 @@
 """Episodes of thought factors: one message of the model, a turn for each of its thoughts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from random import Random

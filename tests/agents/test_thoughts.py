@@ -1,7 +1,5 @@
 """Where a thought factor ends: between tokens, over any tokenizer, at one slot and at many."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

@@ -1,7 +1,5 @@
 """The tokenizer of the tiny model: every text comes back, the words of the lexicon are one token each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import example, given

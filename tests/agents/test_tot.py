@@ -1,7 +1,5 @@
 """A search on the scripted engine: what is drawn is kept, budgets hold, one action for every state is ReAct."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from typing import Any

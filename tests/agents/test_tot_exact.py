@@ -1,7 +1,5 @@
 """Searches on the real engine, led by the critic: what they recorded and went by is what plain forwards say."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """Environments that break while tasks are searched: the search pays, the others do not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A search whose actions are thoughts: they are cut where an episode's are, and one for every state is the episode."""
 
-from __future__ import annotations
-
 from test_thought_turns import ENV, model, path
 
 from agent_envs.math.env import MathEnv

@@ -1,7 +1,5 @@
 """Draws from the most probable tokens: which are kept, what is recorded, and that the default is not touched."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

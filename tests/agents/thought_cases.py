@@ -1,7 +1,5 @@
 """Tokenizers that cut blank lines in different ways, and a speaker of thoughts."""
 
-from __future__ import annotations
-
 from functools import cache
 from random import Random
 

@@ -3,8 +3,6 @@
 The truth is computed from the nodes alone, never from the arrays of a Batch.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 

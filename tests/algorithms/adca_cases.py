@@ -1,7 +1,5 @@
 """What the tests of ADCA-GRPO share: judged trees, and the advantages of its source, written down as a loop."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

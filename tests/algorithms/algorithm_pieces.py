@@ -1,7 +1,5 @@
 """A batch cut into pieces, with a forward pass that looks its numbers up: what a budget of tokens does to a loss."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from algorithm_trees import World

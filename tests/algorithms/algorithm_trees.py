@@ -4,8 +4,6 @@ Every token of a tree has an id of its own, so that a token can be found again i
 file hold float64 numbers, so that a batch's float32 columns are replaced by them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

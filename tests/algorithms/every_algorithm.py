@@ -3,8 +3,6 @@
 A new algorithm is tested with its defaults; interesting options are a line in `VARIANTS`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

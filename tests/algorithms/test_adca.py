@@ -1,7 +1,5 @@
 """ADCA-GRPO against a loop over its episodes, written down from its source, and its promises on shared trees."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

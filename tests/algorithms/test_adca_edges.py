@@ -1,7 +1,5 @@
 """ADCA-GRPO by hand, and where groups, labels or verdicts are odd."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

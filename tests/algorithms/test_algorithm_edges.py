@@ -1,7 +1,5 @@
 """What must never happen: NaN, noise taken for signal, a setting that is silently wrong. One test per rule."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The formulas with literal numbers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

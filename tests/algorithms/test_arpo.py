@@ -1,7 +1,5 @@
 """ARPO: the loss against a loop over episodes written out, soft and hard, and the rule by which it forks."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import random

@@ -1,7 +1,5 @@
 """What a critic can be ablated by, in the formula: lambda chosen from what it foresaw, and a loss of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

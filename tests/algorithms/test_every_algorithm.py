@@ -1,7 +1,5 @@
 """What every algorithm of the dictionary must keep, whoever wrote it. Each promise has a control that can fail."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

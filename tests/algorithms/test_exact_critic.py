@@ -1,7 +1,5 @@
 """The exact critic against a loop over the tree, its two ends, and what it refuses and does not look at."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

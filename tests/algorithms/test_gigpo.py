@@ -1,7 +1,5 @@
 """GiGPO against a loop over the rows of the batch in which nothing is shared, and its promises on shared trees."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """GRPO against a loop over padded-free episodes, written down from the papers, and its promises on shared trees."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product

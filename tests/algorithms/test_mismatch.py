@@ -1,7 +1,5 @@
 """Differences between engine and trainer: literal weights and statistics, and the gradient that comes of them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

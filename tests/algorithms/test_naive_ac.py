@@ -1,7 +1,5 @@
 """The naive actor-critic is Self-AC's formula; what is encoded apart gives what one pass gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

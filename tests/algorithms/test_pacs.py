@@ -1,7 +1,5 @@
 """PACS against a loop over its episodes, written down from the paper, and its promises on shared trees."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """PPO with a critic of its own against a loop over the tokens of every episode, and its promises on shared trees."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

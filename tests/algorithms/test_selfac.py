@@ -1,7 +1,5 @@
 """Self-AC against slow transcriptions of the slides (chains) and of the tree recursion, and its promises."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

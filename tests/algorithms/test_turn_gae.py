@@ -1,7 +1,5 @@
 """Turn-PPO against a loop over the turns of every episode, and its promises on shared trees."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise, product

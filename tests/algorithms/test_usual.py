@@ -1,7 +1,5 @@
 """Settings of a usual name are refused in the same words by every algorithm that has them."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from enum import StrEnum
 

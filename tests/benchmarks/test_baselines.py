@@ -1,7 +1,5 @@
 """Agents without a model: the expert is right, chance is not, and both do the same again."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent_envs import registry

@@ -1,7 +1,5 @@
 """What the benchmarks of playing compare is the same work: every way reads and samples what it was asked to."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

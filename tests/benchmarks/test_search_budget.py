@@ -1,7 +1,5 @@
 """The study of search at inference on a run of some seconds: it goes on from its cells, and its conditions can fail."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Training on a whole search tree in one pass is training on its paths one by one: the same loss, the same gradient."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

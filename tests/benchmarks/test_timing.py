@@ -1,7 +1,5 @@
 """The cost protocol's own arithmetic, and that a benchmark can fail."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

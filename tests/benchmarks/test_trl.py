@@ -1,7 +1,5 @@
 """The comparison with TRL: what can be checked without TRL, and all of it where TRL is installed."""
 
-from __future__ import annotations
-
 from importlib import util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the benchmarks of cost compare is equal work: the same numbers, the same gradients, tokens counted right."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """All generated coding tasks: gold earns all, every bug less, an empty file nothing; and the list is the sandbox's."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

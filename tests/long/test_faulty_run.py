@@ -5,8 +5,6 @@
 Not part of the default suite: it takes a minute. `.ci/run` runs it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -5,8 +5,6 @@
 Not part of the default suite: it takes some minutes. `.ci/run` runs it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

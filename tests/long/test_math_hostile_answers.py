@@ -3,8 +3,6 @@
 .venv/bin/python -m pytest -q -s tests/long/test_math_hostile_answers.py
 """
 
-from __future__ import annotations
-
 import re
 import resource
 import sys

@@ -1,7 +1,5 @@
 """Solver, scorer and fork on a thousand random states of every kind and level, with undo and without."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

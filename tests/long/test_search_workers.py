@@ -1,7 +1,5 @@
 """A run that searches plays the same searches, bit for bit, in this process and in others."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

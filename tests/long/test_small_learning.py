@@ -5,8 +5,6 @@
 Not part of the default suite: each takes up to a minute, and there are many of them. `.ci/run` runs it.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

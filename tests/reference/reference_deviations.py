@@ -3,8 +3,6 @@
 A test asks `deviation` for its case; where it gets one, it asserts what we do instead.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The question to ADCA's judge and the reading of its reply, against AgentEvolver's functions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from reference_cases import Case, cases

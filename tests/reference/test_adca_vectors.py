@@ -1,7 +1,5 @@
 """ADCA-GRPO against AgentEvolver's functions: step rewards, advantages of steps and tokens, metrics."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

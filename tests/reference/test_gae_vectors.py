@@ -1,7 +1,5 @@
 """Generalised advantage estimation over turns, its two-level form, and the value loss, against verl and RAGEN."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """GiGPO against its authors' functions: one row of their matrices is one turn."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Group advantages, and what the tokens of a shared tree weigh, against verl's functions on duplicated rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Aggregation and the clipped losses against verl and TRL, through `GRPO.weigh` and `GRPO.loss` on chains."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """KL estimators, GAE, masked statistics and the value loss against verl's functions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """PACS against its authors' functions: scores, logits, weights, loss and gradient."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """REINFORCE++, OPO, pass@k, CISPO, GMPO and the KL in the reward against verl's functions."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """PPO whose step is a token: advantages, policy loss and value loss against verl."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """ARPO's reward against the functions of its authors: the answer's F1, the form, the box, the whole score."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Self-AC against the vectors that were worked out from the slides by brute force."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

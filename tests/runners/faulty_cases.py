@@ -1,7 +1,5 @@
 """An environment that breaks in five ways, and a model that can play it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The identity environment with faults: in chosen tasks, one of five kinds each, or in every fifth episode."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -1,7 +1,5 @@
 """Lines of episodes, written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from runners.inference.episode_scores import Scores

@@ -1,7 +1,5 @@
 """Small environments that every algorithm must solve, and what else its runs must keep."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """A small run on the identity environment: a demonstrator that is wrong in half of the turns, cloned in a second."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A run that ends after environment steps: counted once, resumed to the bit, its learning rate by the share used."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

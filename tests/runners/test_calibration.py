@@ -1,7 +1,5 @@
 """A critic's calibration on states whose truth is known: a perfect one, a blind one, one that only counts turns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

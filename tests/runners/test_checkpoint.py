@@ -1,7 +1,5 @@
 """A checkpoint is there whole or not at all; what was damaged is named and left out."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

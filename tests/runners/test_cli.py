@@ -1,7 +1,5 @@
 """The command `turnwise`: its words, what it imports before it answers, and the two reports."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A whole comparison on the identity environment: what is written, what is kept, and a page that a person can read."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

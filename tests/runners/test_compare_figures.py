@@ -1,7 +1,5 @@
 """What a comparison makes of numbers: areas and curves by hand, verdicts, plots, and the choice of settings."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The plan of a comparison: who gets which settings, and one line for every mistake before anything runs."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Jobs in processes of their own: some at once, none left behind, and what failed is told."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """Command lines and settings files: what was chosen is shown and checked, and every mistake is one line."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Credit accuracy: what episodes tell by hand, and the program on runs of the identity environment."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

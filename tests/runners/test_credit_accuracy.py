@@ -1,7 +1,5 @@
 """AUC, rank correlation and explained variance: by hand, against slow loops, at the edges, and with weights."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """evaluate.py as a person calls it, with agents that go by scores, on a run with a critic, and without."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Faults in a run: they teach nothing, bit for bit, and enough of them end it in one line."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whole runs whose episodes fork: the same bits after a stop and with workers, and every episode accounted for."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Here by the algorithm that the project is about; by every other in tests/long/test_small_learning.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

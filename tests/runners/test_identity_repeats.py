@@ -3,8 +3,6 @@
 The same of every algorithm: tests/long/test_small_learning.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

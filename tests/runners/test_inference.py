@@ -1,7 +1,5 @@
 """Choosing by scores, and giving up early, on episodes written by hand; what has no effect is one line."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """Bootstrap intervals and pass@k against what is known otherwise."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import sqrt
 

@@ -1,7 +1,5 @@
 """Settings of judges: what acts, what is refused, and the settings block of ADCA-GRPO's source, as it stands there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

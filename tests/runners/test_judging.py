@@ -1,7 +1,5 @@
 """Judges in whole runs: what is asked, what becomes of the answers, and what is said where there is no judge."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

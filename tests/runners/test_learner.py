@@ -1,7 +1,5 @@
 """What one update computes: corrections for an engine that disagrees, and how many forwards it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

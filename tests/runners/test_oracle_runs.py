@@ -1,7 +1,5 @@
 """Runs that record what the environment knows: who asks, where it is written, and who cannot be asked."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

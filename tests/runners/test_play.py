@@ -1,7 +1,5 @@
 """A person at the terminal reads what an agent reads, and no text of an environment is obeyed by the terminal."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os

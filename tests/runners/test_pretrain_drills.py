@@ -1,7 +1,5 @@
 """Exercises of the tiny model: a task without one is passed over, and other exercises make another model."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

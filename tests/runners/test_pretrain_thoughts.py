@@ -1,7 +1,5 @@
 """Demonstrations in thoughts: the chain that a small model is cloned from is the one that a rollout records."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The programs as a person starts them: one clear line for every mistake, from any folder, installed or not."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Steps of the critic alone, on the episodes of the last updates: what they move and keep, and a stop between them."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A run that was stopped anywhere ends as if it had not been: the same weights, episodes and records, bit for bit."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

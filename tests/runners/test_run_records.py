@@ -1,7 +1,5 @@
 """The records of a run: no line lost or written twice, every episode accounted once, every task once a pass."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

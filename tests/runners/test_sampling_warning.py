@@ -1,7 +1,5 @@
 """Whoever trains on truncated samples is told once what that does to the ratio."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

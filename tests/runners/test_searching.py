@@ -1,7 +1,5 @@
 """Runs with --agent tot: they train, here and in other processes, record every state, and refuse what cannot be."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs whose critic shares nothing with the policy: what an update costs, records, and does not let through."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

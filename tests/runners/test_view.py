@@ -1,7 +1,5 @@
 """What the viewer reads, chooses and embeds; the page itself is opened in test_view_page.py."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -3,8 +3,6 @@
 Continuous integration must have a Chromium; elsewhere these tests are skipped without one.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """The worker protocol, on every backend: the same episodes bit for bit, never with another policy than asked for."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

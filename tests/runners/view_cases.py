@@ -1,7 +1,5 @@
 """A small recorded run, written by the program's own Report: a chain with values, a group, faults, and hostile text."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass

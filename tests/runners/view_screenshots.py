@@ -6,8 +6,6 @@ writes docs/view-NAME-curves.png, -tree.png and -tokens.png; NAME is the run's a
 that of the last episode group in which some episodes succeeded and some did not, or else of the longest episode.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

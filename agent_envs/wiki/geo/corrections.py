@@ -3,8 +3,6 @@
 The truth of a question is what this wiki says; these tables keep what it says close to the world's.
 """
 
-from __future__ import annotations
-
 CAPITALS: dict[str, str] = {
     "BDI": "Gitega",
     "BES": "Kralendijk",

@@ -4,8 +4,6 @@ Invariants: borders are mutual; every code named in a fact is an entity; the sam
 facts in the same order.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata

@@ -4,8 +4,6 @@ Invariants: titles are unique once case and width are folded (a name in use gets
 fact stands on one line ``relation: value``; what a line links to has a page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

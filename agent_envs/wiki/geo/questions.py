@@ -4,8 +4,6 @@ Invariants: the country a question begins with and the country it asks about lie
 on the way and the answer are all different; a chain of hops lists the pages that have to be read, in a possible order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

@@ -10,8 +10,6 @@ sequences from positions that jump.
 Legend: T tokens, H heads, G key heads, D width of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

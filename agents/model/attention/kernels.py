@@ -7,8 +7,6 @@ the gradients of keys that many calls read are added up in place. Anywhere else 
 Legend: T tokens, H heads, G key heads, R heads per key head, D width of a head, N queries or keys of a call.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

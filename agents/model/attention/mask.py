@@ -6,8 +6,6 @@ depth, not rows. The dense matrix here is the oracle that the plan of ``blocks.p
 Legend: T tokens in depth-first order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -8,8 +8,6 @@ millisecond each), so rows are padded to one of a few numbers.
 Legend: N rows, I and O features in and out.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ engine, no environment, no random numbers of its own. It never begins more episo
 asked until no episode is left in play, exactly as many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random

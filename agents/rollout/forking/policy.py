@@ -11,8 +11,6 @@ task are not touched. A slot that merely loses a host that another environment b
 what was done is done again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

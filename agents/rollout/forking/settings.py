@@ -1,7 +1,5 @@
 """Settings of forking episodes, and the rule by which an algorithm forks them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -10,8 +10,6 @@ A search whose environment breaks is begun again at the root, as a new attempt; 
 that merely loses a host that another environment broke gets a fresh environment, in which what was done is done again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ Invariant: a score depends on the episode alone, not on which others are scored 
 batched matrix product). Higher is better; scores of different scorers have different units.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import Protocol

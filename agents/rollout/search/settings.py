@@ -6,8 +6,6 @@ decides where more are drawn, so a mean over the actions tried in a state is unb
 training sample. With one action for every state the tree is the chain of ReAct, token for token.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

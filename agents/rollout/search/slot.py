@@ -4,8 +4,6 @@ Invariant: an environment is used by one state at a time. A search that loses th
 its own, goes on exactly where it was. `SearchSlot.expand` runs in a thread of the pool; everything else does not.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Each is put into a submission of two functions: `double` is right for small numb
 would have to know the expected values looks for them; one that only needs a verdict to be believed forges the verdict.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 HONEST = """

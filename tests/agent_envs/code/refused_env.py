@@ -1,7 +1,5 @@
 """The coding environment on a machine that lacks something: ``refused_env.py LACKS,… SANDBOX``."""
 
-from __future__ import annotations
-
 import os
 import sys
 

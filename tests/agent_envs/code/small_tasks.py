@@ -1,7 +1,5 @@
 """Small coding tasks written by hand, and the environment over them."""
 
-from __future__ import annotations
-
 from agent_envs.actions import render
 from agent_envs.code.config import CodeConfig
 from agent_envs.code.env import CodeEnv

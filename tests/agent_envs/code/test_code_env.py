@@ -1,7 +1,5 @@
 """The coding environment: literal episodes, what is refused and why, and forks."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

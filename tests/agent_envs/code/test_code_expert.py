@@ -1,7 +1,5 @@
 """The expert, and what a small model learns from: repairs, mistakes that are taken back, words and exercises."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is paid: the share of what was wrong, judged however an episode ends, by checks that nobody is shown."""
 
-from __future__ import annotations
-
 import pytest
 from small_tasks import REPAIR, SmallEnv, do, small, started
 

@@ -1,7 +1,5 @@
 """Pieces of the coding environment on any text: hunks, cut output, arguments."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

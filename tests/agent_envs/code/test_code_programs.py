@@ -1,7 +1,5 @@
 """Programs that an agent runs: what it is shown and keeps of them, and who is blamed when none can be run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

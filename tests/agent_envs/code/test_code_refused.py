@@ -1,7 +1,5 @@
 """What is refused in one line: settings, a task that cannot be graded, a machine without a sandbox."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Controls: the cheats that are marked so do forge the verdict of a grader in the 
 solution has full marks with both.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Verdicts: values come back as plain data and are compared on the host; nothing else is believed."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The python tool of other environments: what it answers, that it leaves the state alone, and the contract with it."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

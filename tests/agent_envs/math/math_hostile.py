@@ -1,7 +1,5 @@
 """Answers that somebody might write to crash, hang or take over whatever checks them."""
 
-from __future__ import annotations
-
 from random import Random
 
 CARRIED_OUT = (

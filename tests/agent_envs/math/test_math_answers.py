@@ -1,7 +1,5 @@
 """Answers: every notation of the right value is right, nothing else is, and nothing hostile runs."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path

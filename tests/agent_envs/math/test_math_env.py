@@ -1,7 +1,5 @@
 """The environment: the contract, what an answer is paid, metrics, and exact forks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

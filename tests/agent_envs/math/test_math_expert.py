@@ -1,7 +1,5 @@
 """The expert, its flawed twin, the kinds of their thoughts, and the oracle against the agent that it speaks of."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

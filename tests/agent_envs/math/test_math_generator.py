@@ -1,7 +1,5 @@
 """Generated problems: deterministic, graded, and never in two splits."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Other sources: reasoning-gym, and files in the manner of GSM8K and MATH."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

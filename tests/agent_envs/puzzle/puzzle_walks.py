@@ -1,7 +1,5 @@
 """Random walks through puzzles, and what solver, scorer and fork must agree on wherever one ends."""
 
-from __future__ import annotations
-
 from random import Random
 
 from agent_envs.puzzle.env import PuzzleEnv

@@ -1,7 +1,5 @@
 """Every kind keeps the contract; solver, scorer and fork agree; literal episodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every solver against another one, written for the test; splits are disjoint; boards and moves by hand."""
 
-from __future__ import annotations
-
 from collections import deque
 from fractions import Fraction
 from functools import cache

@@ -1,7 +1,5 @@
 """The offline backend: titles, search, spelling, partitions, order of ties, processes, files."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The wiki as an agent sees it: every action and reply, rewards and metrics, in both languages."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from pathlib import Path

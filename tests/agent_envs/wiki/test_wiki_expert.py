@@ -1,7 +1,5 @@
 """The expert from every state, the flaw at its rate, and agents without a model as a floor."""
 
-from __future__ import annotations
-
 import re
 from statistics import fmean, median
 

@@ -1,7 +1,5 @@
 """Facts of the real world: sources and corrections, unique answers by an independent query over the pages, splits."""
 
-from __future__ import annotations
-
 import builtins
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Text that wants to be more than text: in pages, titles and questions it is inert, in actions it is only text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

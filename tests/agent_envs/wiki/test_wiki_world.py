@@ -1,7 +1,5 @@
 """Promises of the fictional worlds and of the questions over them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from statistics import median
 
