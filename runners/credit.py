@@ -26,6 +26,7 @@ import torch
 from rich.console import Console
 
 from agent_envs import registry
+from agent_envs.ranges import check_ranges
 from agents.tree.episode import Episode, EpisodeId, Job
 from agents.tree.merge import grow
 from algorithms import algorithm_class
@@ -75,9 +76,7 @@ class Credit:
     """Threads of torch in this process."""
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "group", "slots", "threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
+        check_ranges(self, episodes=1, group=1, slots=1, threads=1)
         if self.episodes < self.group:
             raise ValueError(f"episodes ({self.episodes}) must be at least one group of {self.group}")
 

@@ -30,6 +30,7 @@ from rich.console import Console
 from agent_envs import registry
 from agent_envs.core import Task, TextEnv
 from agent_envs.isolation.settings import HostSettings
+from agent_envs.ranges import check_ranges
 from agents.engine import SamplingSettings
 from agents.rollout.search.settings import ScorerKind
 from agents.rollout.settings import FaultSettings, ReActSettings
@@ -92,9 +93,7 @@ class Evaluate:
     """Threads of torch in this process."""
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "samples", "slots", "threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
+        check_ranges(self, tasks=1, samples=1, slots=1, threads=1)
         if self.temperature is not None:
             SamplingSettings(self.temperature)
         check_scorers(self.agent, self.scorer)

@@ -22,6 +22,7 @@ from typing import Any
 
 import tyro
 
+from agent_envs.ranges import check_ranges
 from runners.command_line.errors import UserError, run_program
 from runners.command_line.parse import parse
 from runners.training.columns import COLUMNS
@@ -47,8 +48,7 @@ class View:
     """About how many episodes to put into it, spread evenly over the run; groups are kept whole."""
 
     def __post_init__(self) -> None:
-        if self.episodes < 1:
-            raise ValueError("episodes must be at least 1")
+        check_ranges(self, episodes=1)
 
 
 def build(folder: Path, limit: int) -> tuple[str, str]:

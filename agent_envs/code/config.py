@@ -6,6 +6,7 @@ from agent_envs.code.sandbox import Limits
 from agent_envs.code.sandbox.choose import NAMES
 from agent_envs.code.tasks.settings import Grader, TaskSettings
 from agent_envs.core import SettingsError
+from agent_envs.ranges import check_ranges, check_share
 
 _WITH_BASH = ("namespace", "docker")
 
@@ -56,22 +57,21 @@ class CodeConfig(TaskSettings):
         super().__post_init__()
         if self.sandbox not in NAMES:
             raise SettingsError(f"code: unknown sandbox {self.sandbox!r}: use {', '.join(NAMES)}")
-        for name, low, high in (
-            ("turns", 1, self.max_turns),
-            ("max_turns", 1, 10_000),
-            ("window", 1, 10_000),
-            ("echo", 0, 1000),
-            ("output_tokens", 20, 1_000_000),
-            ("files", 1, 1000),
-            ("file_kb", 1, 1024),
-            ("seconds", 0.1, 10),
-            ("case_seconds", 0.02, 10),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise SettingsError(f"code: {name} must be from {low} to {high}, not {value}")
-        if not 0 < self.skill < 1:
-            raise SettingsError(f"code: skill must lie between 0 and 1, not {self.skill}")
+        check_ranges(
+            self,
+            SettingsError,
+            "code: ",
+            turns=(1, self.max_turns),
+            max_turns=(1, 10_000),
+            window=(1, 10_000),
+            echo=(0, 1000),
+            output_tokens=(20, 1_000_000),
+            files=(1, 1000),
+            file_kb=(1, 1024),
+            seconds=(0.1, 10),
+            case_seconds=(0.02, 10),
+        )
+        check_share(self, SettingsError, "code: ", "skill")
         if self.bash and self.sandbox not in _WITH_BASH:
             raise SettingsError(f"code: bash needs --code.sandbox {' or '.join(_WITH_BASH)}, not {self.sandbox}")
         try:

@@ -26,6 +26,7 @@ from agent_envs.code.sandbox import Limits, RunResult, Status
 from agent_envs.code.sandbox.choose import NAMES, shared_sandbox
 from agent_envs.code.view import printed
 from agent_envs.core import Outcome, SettingsError, TextEnv
+from agent_envs.ranges import check_ranges
 
 VERB = Verb(
     "PYTHON",
@@ -52,10 +53,7 @@ class PythonSettings:
     def __post_init__(self) -> None:
         if self.python_sandbox not in NAMES:
             raise SettingsError(f"unknown python_sandbox {self.python_sandbox!r}: use {', '.join(NAMES)}")
-        if not 0.1 <= self.python_seconds <= 20:
-            raise SettingsError(f"python_seconds must be from 0.1 to 20, not {self.python_seconds}")
-        if self.python_tokens < 20:
-            raise SettingsError(f"python_tokens must be at least 20, not {self.python_tokens}")
+        check_ranges(self, SettingsError, python_seconds=(0.1, 20), python_tokens=20)
         above: Any = super()
         if hasattr(above, "__post_init__"):
             above.__post_init__()

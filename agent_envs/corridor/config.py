@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from agent_envs.core import SettingsError
+from agent_envs.ranges import check_ranges, check_share
 
 WORDS: tuple[str, ...] = tuple("".join(parts) for parts in product("bdfgklmnprst", "aeiou", ("lm", "nd", "rk", "st")))
 """What signs say: 240 short words that mean nothing."""
@@ -44,7 +45,7 @@ class CorridorConfig:
             raise SettingsError(f"corridor: signs must lie between the number of handles and {len(WORDS)}")
         if self.signs**self.doors < 1000:
             raise SettingsError("corridor: signs ** doors must be at least 1000: raise signs or doors")
-        if not 0 <= self.blank < 1 or not 0 < self.skill < 1:
-            raise SettingsError("corridor: blank must lie in 0..1 and skill between 0 and 1, both below 1")
-        if self.train_tasks < 1:
-            raise SettingsError(f"corridor: train_tasks must be at least 1, not {self.train_tasks}")
+        if not 0 <= self.blank < 1:
+            raise SettingsError(f"corridor: blank must be from 0 to below 1, not {self.blank}")
+        check_share(self, SettingsError, "corridor: ", "skill")
+        check_ranges(self, SettingsError, "corridor: ", train_tasks=1)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from agent_envs.core import SettingsError
+from agent_envs.ranges import check_share
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,6 @@ class IdentityConfig:
             raise SettingsError(f"identity: words must be two or more distinct plain words, not {self.words}")
         if self.length < 1 or not 10 <= len(self.words) ** self.length <= 100_000:
             raise SettingsError("identity: len(words) ** length must be from 10 to 100000: change words or length")
-        if not 0 < self.skill < 1:
-            raise SettingsError(f"identity: skill must lie between 0 and 1, not {self.skill}")
+        check_share(self, SettingsError, "identity: ", "skill")
         if self.max_turns < self.length:
             raise SettingsError(f"identity: max_turns must be at least length ({self.length}), not {self.max_turns}")

@@ -26,6 +26,7 @@ from agent_envs.core import BackendUnavailable, SettingsError
 from agent_envs.isolation.answers import OK, SETTINGS, Garbage, decode, encode, printable
 from agent_envs.isolation.child import Child, Oversize
 from agent_envs.isolation.faults import FaultKind
+from agent_envs.ranges import check_ranges
 
 _START_SECONDS = 120.0
 """Longest time to import the function's module, on a machine that is busy with other things."""
@@ -50,9 +51,7 @@ class Limits:
     """Longest answer, as JSON."""
 
     def __post_init__(self) -> None:
-        for name, least in (("cpu_seconds", 1), ("memory_mb", 128), ("input_kb", 1), ("output_kb", 1)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        check_ranges(self, cpu_seconds=1, memory_mb=128, input_kb=1, output_kb=1)
         if not 0 < self.seconds < float("inf"):
             raise ValueError(f"seconds must be above 0 and finite, not {self.seconds}")
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from agent_envs.ranges import check_ranges
+
 
 @dataclass(frozen=True)
 class HostSettings:
@@ -19,9 +21,7 @@ class HostSettings:
     """Longest answer in KiB: observation, system prompt and info."""
 
     def __post_init__(self) -> None:
-        for name, least in (("processes", 1), ("memory_mb", 128), ("output_kb", 1)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        check_ranges(self, processes=1, memory_mb=128, output_kb=1)
         for name in ("reset_seconds", "step_seconds"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be above 0 and finite, not {getattr(self, name)}")

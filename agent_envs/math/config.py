@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent_envs.core import SettingsError
+from agent_envs.ranges import check_ranges, check_share
 
 LANGUAGES = ("en", "zh")
 OPERATIONS = ("+", "-", "×")
@@ -53,23 +54,21 @@ class MathConfig:
     """Chance that the agent of whom the oracle speaks does a step rightly, and that it notices a mistake."""
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("min_steps", 1, self.max_steps),
-            ("max_steps", 1, MOST_STEPS),
-            ("digits", 1, 4),
-            ("train_tasks", 1, 10_000_000),
-            ("held_out_tasks", 1, 1_000_000),
-            ("max_turns", 1, 10_000),
-            ("verify_seconds", 1, 600),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise SettingsError(f"math: {name} must be from {low} to {high}, not {value}")
+        check_ranges(
+            self,
+            SettingsError,
+            "math: ",
+            min_steps=(1, self.max_steps),
+            max_steps=(1, MOST_STEPS),
+            digits=(1, 4),
+            train_tasks=(1, 10_000_000),
+            held_out_tasks=(1, 1_000_000),
+            max_turns=(1, 10_000),
+            verify_seconds=(1, 600),
+            carries=(0, 1),
+        )
+        check_share(self, SettingsError, "math: ", "skill")
         for name, known in (("languages", LANGUAGES), ("operations", OPERATIONS)):
             value = getattr(self, name)
             if not value or set(value) - set(known) or len(set(value)) < len(value):
                 raise SettingsError(f"math: {name} must be distinct ones of {', '.join(known)}, not {value}")
-        if not 0 <= self.carries <= 1:
-            raise SettingsError(f"math: carries must lie between 0 and 1, not {self.carries}")
-        if not 0 < self.skill < 1:
-            raise SettingsError(f"math: skill must lie between 0 and 1, not {self.skill}")

@@ -6,6 +6,7 @@ from enum import StrEnum
 from agent_envs.core import SettingsError
 from agent_envs.puzzle.game24 import KING
 from agent_envs.puzzle.protocol import LEVELS
+from agent_envs.ranges import check_ranges, check_share
 
 
 class PuzzleKind(StrEnum):
@@ -68,16 +69,12 @@ class PuzzleConfig:
                 f"puzzle: train_tasks only works with kind game24 beside a largest above {KING}; "
                 "else it has as many as there are"
             )
-        if not 3 <= self.numbers <= 6:
-            raise SettingsError(f"puzzle: numbers must lie in 3..6, not {self.numbers}")
+        check_ranges(self, SettingsError, "puzzle: ", numbers=(3, 6))
         if self.largest is not None:
             least = {PuzzleKind.COUNTDOWN: 6, PuzzleKind.GAME24: KING}.get(self.kind)
             if least is None:
                 raise SettingsError(f"puzzle: largest only works with kinds countdown and game24, not with {self.kind}")
             if not least <= self.largest <= 100:
                 raise SettingsError(f"puzzle: largest must lie in {least}..100 for {self.kind}, not {self.largest}")
-        if self.spare < 0 or not 0 < self.skill < 1 or self.train_tasks < 1:
-            raise SettingsError(
-                "puzzle: spare must not be negative, skill must lie between 0 and 1, train_tasks be at least 1, "
-                f"not {self.spare}, {self.skill} and {self.train_tasks}"
-            )
+        check_ranges(self, SettingsError, "puzzle: ", spare=0, train_tasks=1)
+        check_share(self, SettingsError, "puzzle: ", "skill")

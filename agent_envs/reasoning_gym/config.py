@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from agent_envs.core import SettingsError
+from agent_envs.ranges import check_ranges
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,7 @@ class ReasoningGymConfig:
     """Computing time for the scoring of one answer."""
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise SettingsError(f"reasoning_gym: seed must not be negative, not {self.seed}")
-        for name in ("train_tasks", "held_out_tasks", "turns", "score_seconds"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"reasoning_gym: {name} must be at least 1, not {getattr(self, name)}")
+        bounds = {"seed": 0, "train_tasks": 1, "held_out_tasks": 1, "turns": 1, "score_seconds": 1}
+        check_ranges(self, SettingsError, "reasoning_gym: ", **bounds)
         if self.max_turns < self.turns:
             raise SettingsError(f"reasoning_gym: max_turns must be at least turns ({self.turns}), not {self.max_turns}")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent_envs.core import SettingsError
+from agent_envs.ranges import check_ranges, check_share
 
 LANGUAGES = ("en", "zh")
 
@@ -69,29 +70,28 @@ class WikiConfig:
     """Chance that the agent of whom the oracle speaks makes the expert's next turn; its other turns change nothing."""
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("train_worlds", 0, 1_000_000),
-            ("valid_worlds", 0, 1_000_000),
-            ("test_worlds", 0, 1_000_000),
-            ("pages", 20, 150),
-            ("questions", 1, 200),
-            ("min_hops", 1, self.max_hops),
-            ("max_hops", 1, 4),
-            ("max_turns", 1, 10_000),
-            ("max_lines", 1, 100_000),
-            ("max_chars", 1, 10_000_000),
-            ("hits", 1, 50),
-            ("evidence", 0, 1),
-            ("evidence_beta", 0.01, 100),
-            ("invalid_penalty", 0, 100),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise SettingsError(f"wiki: {name} must be from {low} to {high}, not {value}")
+        check_ranges(
+            self,
+            SettingsError,
+            "wiki: ",
+            train_worlds=(0, 1_000_000),
+            valid_worlds=(0, 1_000_000),
+            test_worlds=(0, 1_000_000),
+            pages=(20, 150),
+            questions=(1, 200),
+            min_hops=(1, self.max_hops),
+            max_hops=(1, 4),
+            max_turns=(1, 10_000),
+            max_lines=(1, 100_000),
+            max_chars=(1, 10_000_000),
+            hits=(1, 50),
+            evidence=(0, 1),
+            evidence_beta=(0.01, 100),
+            invalid_penalty=(0, 100),
+        )
+        check_share(self, SettingsError, "wiki: ", "skill")
         if self.outcome is OutcomeScore.HIERARCHICAL and (self.evidence or self.invalid_penalty):
             raise SettingsError("wiki: evidence and invalid_penalty do not act with outcome hierarchical: leave them 0")
-        if not 0 < self.skill < 1:
-            raise SettingsError(f"wiki: skill must lie between 0 and 1, not {self.skill}")
         if not self.languages or set(self.languages) - set(LANGUAGES) or len(set(self.languages)) < len(self.languages):
             raise SettingsError(
                 f"wiki: languages must be distinct ones of {', '.join(LANGUAGES)}, not {self.languages}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from agent_envs.ranges import check_ranges
 from agents.tree.episode import Episode
 
 Labels = tuple[bool | None, ...]
@@ -88,13 +89,10 @@ class JudgeSettings:
     """oracle: probability that a label is inverted."""
 
     def __post_init__(self) -> None:
-        for name, least in (("concurrent", 1), ("api_max_retries", 0), ("max_prompt_tokens", 1)):
-            _require(getattr(self, name) >= least, f"judge.{name} must be at least {least}, not {getattr(self, name)}")
+        check_ranges(self, ValueError, "judge.", concurrent=1, api_max_retries=0, max_prompt_tokens=1, noise=(0, 1))
+        check_ranges(self, ValueError, "judge.", price_prompt=0, price_completion=0)
         for name in ("timeout", "patience"):
             _require(getattr(self, name) > 0, f"judge.{name} must be above 0, not {getattr(self, name)}")
-        for name in ("price_prompt", "price_completion"):
-            _require(getattr(self, name) >= 0, f"judge.{name} must not be negative, but is {getattr(self, name)}")
-        _require(0 <= self.noise <= 1, f"judge.noise must lie in 0..1, not {self.noise}")
         reply = self.max_reply_tokens
         _require(reply is None or reply >= 1, f"judge.max_reply_tokens must be at least 1, not {reply}")
         _require_plain(self.base_url)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from agent_envs.ranges import check_ranges
+
 
 @dataclass(frozen=True)
 class ReActSettings:
@@ -20,8 +22,7 @@ class ReActSettings:
     """Record the environment's own chance of success in every state. The agent never sees it."""
 
     def __post_init__(self) -> None:
-        if self.call_limit < 0:
-            raise ValueError(f"call_limit must not be negative, but is {self.call_limit}")
+        check_ranges(self, call_limit=0)
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class FaultSettings:
     """The run stops when no episode has ended for this many seconds."""
 
     def __post_init__(self) -> None:
-        if self.retries < 0:
-            raise ValueError(f"retries must not be negative, but is {self.retries}")
+        check_ranges(self, retries=0)
         if not 0 < self.max_rate <= 1:
             raise ValueError(f"max_rate must lie above 0 and up to 1, not {self.max_rate}")
         if not self.stall_seconds > 0:

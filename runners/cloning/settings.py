@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from agent_envs.ranges import check_ranges
 from agents.text.settings import CRITIC_TEXT
 from agents.tiny.settings import TinySettings
 
@@ -48,14 +49,10 @@ class PretrainSettings:
     """Shape of the transformer."""
 
     def __post_init__(self) -> None:
-        if self.drill_texts < 0:
-            raise ValueError(f"pretrain: drill_texts must be at least 0, not {self.drill_texts}")
+        check_ranges(self, ValueError, "pretrain: ", drill_texts=0, read=0, recall=0, predict=0)
         if self.drill_texts and not self.drills:
             raise ValueError("pretrain: drill_texts only works with drills above 0")
         if self.read and not self.drills:
             raise ValueError("pretrain: read only works with drills above 0")
-        for name in ("read", "recall", "predict"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"pretrain: {name} must not be negative, but is {getattr(self, name)}")
         if self.recall_prompt != CRITIC_TEXT and not (self.recall or self.predict):
             raise ValueError("pretrain: recall_prompt only works with recall or predict above 0")

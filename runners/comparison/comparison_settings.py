@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from agent_envs import registry
+from agent_envs.ranges import check_ranges
 from runners.command_line.errors import UserError
 from runners.command_line.parse import parse
 from runners.comparison.claims import Claim, read_claims
@@ -68,12 +69,8 @@ class Compare:
     def __post_init__(self) -> None:
         if self.seeds < 2:
             raise ValueError(f"seeds must be at least 2, not {self.seeds}: a single run tells nothing about the spread")
-        for name in ("env_steps", "jobs", "test_tasks", "pass_tasks", "credit_group"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
-        for name in ("pass_samples", "credit_episodes", "tune_env_steps"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative")
+        check_ranges(self, env_steps=1, jobs=1, test_tasks=1, pass_tasks=1, credit_group=1)
+        check_ranges(self, pass_samples=0, credit_episodes=0, tune_env_steps=0)
 
     @property
     def folder(self) -> Path:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent_envs.ranges import check_ranges
 from agents.rollout.search.settings import SEARCHERS, LogprobForm, ScorerKind, ToTSettings
 
 
@@ -85,8 +86,7 @@ class Likelihood:
     """Weight of a unit of log-probability next to the value; 0: chosen on validation tasks."""
 
     def __post_init__(self) -> None:
-        if self.weight < 0:
-            raise ValueError(f"weight must not be negative, but is {self.weight}")
+        check_ranges(self, weight=0)
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,7 @@ class Validation:
     """Validation tasks; they are not measured."""
 
     def __post_init__(self) -> None:
-        if self.tasks < 1:
-            raise ValueError(f"tasks must be at least 1, not {self.tasks}")
+        check_ranges(self, tasks=1)
 
 
 def check_scorers(agent: Agent, asked: Sequence[ScorerKind]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from agent_envs import registry
 from agent_envs.isolation.settings import HostSettings
+from agent_envs.ranges import check_ranges
 from agents.engine.base import SamplingSettings
 from agents.engine.registry import ENGINES, EngineChoice
 from agents.judge import JudgeSettings
@@ -142,7 +143,7 @@ class Train:
 
     def __post_init__(self) -> None:
         self.sampling()
-        for name in (
+        least_0 = (
             "updates",
             "value_updates",
             "env_steps",
@@ -151,15 +152,12 @@ class Train:
             "test_tasks",
             "seed",
             "workers",
-        ):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative")
-        for name in (
+        )
+        least_1 = (
             *("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks", "threads"),
             *("replay_updates", "save_every", "keep_last", "max_skipped"),
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
+        )
+        check_ranges(self, seed=0, workers=0, **dict.fromkeys(least_0, 0), **dict.fromkeys(least_1, 1))
         if not self.replay_steps and (self.replay_body or self.replay_updates != 4):
             raise ValueError("replay_updates and replay_body only work with replay_steps")
         if not 0 <= self.correction_low < 1 < self.correction_high:

@@ -129,7 +129,7 @@ def test_spoiled_answers() -> None:
         ({"dataset": "rush_hour"}, "of 64 entries of rush_hour none is a train task with an answer of its own"),
         ({"turns": 0}, "turns must be at least 1"),
         ({"turns": 13}, "max_turns must be at least turns"),
-        ({"seed": -1}, "seed must not be negative"),
+        ({"seed": -1}, "seed must be at least 0, not -1"),
     ],
 )
 def test_bad_settings(settings: dict[str, object], reason: str) -> None:

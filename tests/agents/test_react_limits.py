@@ -67,5 +67,5 @@ def test_an_empty_answer_is_named_on_request() -> None:
 
 
 def test_a_limit_is_no_negative_number() -> None:
-    with pytest.raises(ValueError, match="call_limit must not be negative"):
+    with pytest.raises(ValueError, match="call_limit must be at least 0"):
         ReActSettings(call_limit=-1)

@@ -209,8 +209,8 @@ def test_puct_by_hand() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"branch": 0}, "branch and beam must be at least 1"),
-        ({"nodes": -1}, "must not be negative"),
+        ({"branch": 0}, "branch must be at least 1, not 0"),
+        ({"nodes": -1}, "nodes must be at least 0, not -1"),
         ({"search": "dfs"}, "search must be one of bfs, best_first, puct"),
         ({"rank": "luck"}, "rank must be one of return, score"),
         ({"nodes": 3}, "nodes (3) must allow the 4 actions of one state"),

@@ -89,5 +89,5 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_a_negative_budget_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="env_steps must not be negative"):
+    with pytest.raises(UserError, match="env_steps must be at least 0"):
         settings(tmp_path / "run", "--env-steps", "-1", text=SMALL)

@@ -64,7 +64,7 @@ def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
 
 @pytest.mark.parametrize("name", ["read", "recall", "predict"])
 def test_a_weight_below_nothing_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"pretrain: {name} must not be negative, but is -0.1"):
+    with pytest.raises(ValueError, match=f"pretrain: {name} must be at least 0, not -0.1"):
         PretrainSettings(**{name: -0.1})
 
 

@@ -156,7 +156,7 @@ def test_the_last_updates_are_kept_and_each_minibatch_is_drawn_equally_often(tmp
     [
         (("--replay-updates", "2"), "only work with replay_steps"),
         (("--replay-body",), "only work with replay_steps"),
-        (("--replay-steps", "-1"), "replay_steps must not be negative"),
+        (("--replay-steps", "-1"), "replay_steps must be at least 0, not -1"),
         (("--replay-steps", "1", "--replay-updates", "0"), "replay_updates must be at least 1"),
     ],
 )

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
+from agent_envs.ranges import check_ranges
+
 
 class Measure(StrEnum):
     """Whose tokens tell how uncertain an agent is when it has read an observation."""
@@ -48,8 +50,7 @@ class Sampling:
     first: FirstEntropy = FirstEntropy.PATH
 
     def __post_init__(self) -> None:
-        if self.group < 1 or self.tokens < 1:
-            raise ValueError(f"group and tokens must be at least 1, not {self.group} and {self.tokens}")
+        check_ranges(self, group=1, tokens=1)
         if self.initial is not None and not 1 <= self.initial <= self.group:
             raise ValueError(f"initial must lie in 1..{self.group}, the episodes of a task, not {self.initial}")
 

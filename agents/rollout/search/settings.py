@@ -9,6 +9,8 @@ training sample. With one action for every state the tree is the chain of ReAct,
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent_envs.ranges import check_ranges
+
 
 class Strategy(StrEnum):
     """In which order states are expanded."""
@@ -52,10 +54,7 @@ class ToTSettings:
     """Exploration weight of puct, in units of the score."""
 
     def __post_init__(self) -> None:
-        if self.branch < 1 or self.beam < 1:
-            raise ValueError(f"branch and beam must be at least 1, not {self.branch} and {self.beam}")
-        if min(self.nodes, self.tokens, self.seconds, self.explore) < 0:
-            raise ValueError("nodes, tokens, seconds and explore must not be negative")
+        check_ranges(self, branch=1, beam=1, nodes=0, tokens=0, seconds=0, explore=0)
         for name, kind in (("search", Strategy), ("rank", Rank)):
             if getattr(self, name) not in list(kind):
                 raise ValueError(f"{name} must be one of {', '.join(kind)}, not {getattr(self, name)!r}")

@@ -1,0 +1,23 @@
+"""Ranges of settings: checked in one place, refused in the same words."""
+
+from math import inf
+
+
+def check_ranges(
+    settings: object, error: type[ValueError] = ValueError, who: str = "", /, **bounds: float | tuple[float, float]
+) -> None:
+    """Raises ``error`` for the first field out of bounds: (least, most), both allowed, or the least alone.
+
+    ``who`` begins the message.
+    """
+    for name, bound in bounds.items():
+        low, high = bound if isinstance(bound, tuple) else (bound, inf)
+        if not low <= getattr(settings, name) <= high:
+            rule = f"from {low} to {high}" if high < inf else f"at least {low}"
+            raise error(f"{who}{name} must be {rule}, not {getattr(settings, name)}")
+
+
+def check_share(settings: object, error: type[ValueError], who: str, name: str) -> None:
+    """Raises ``error`` unless the field lies between 0 and 1, neither allowed."""
+    if not 0 < getattr(settings, name) < 1:
+        raise error(f"{who}{name} must lie between 0 and 1, not {getattr(settings, name)}")
