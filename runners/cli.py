@@ -19,7 +19,7 @@ COMMANDS = {
     "view": ("runners.view", "write one HTML file of a run: curves, episodes, trees, tokens"),
     "play": ("runners.play", "play an environment yourself, with the text that an agent gets"),
     "pretrain": ("runners.pretrain", "make the tiny model for an environment"),
-    "list": ("runners.list_parts", "list environments, agents, algorithms, engines and judges"),
+    "list": ("runners.list_parts", "list environments, agents, algorithms, engines, judges and workers"),
     "doctor": ("runners.doctor", "report what this machine has, and how to add what is missing"),
 }
 

@@ -1,4 +1,4 @@
-"""Lists environments, agents, algorithms, engines and judges, with a line each; broken plug-ins with their reason."""
+"""Lists everything that can be named on a command line, with a line each; broken plug-ins with their reason."""
 
 import sys
 from pathlib import Path
@@ -26,6 +26,7 @@ from algorithms import REGISTRY as ALGORITHMS
 from runners.command_line.errors import run_program
 from runners.command_line.parse import parse
 from runners.command_line.plain import dump_json
+from runners.workers.registry import WORKERS
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def sections() -> Iterator[tuple[str, str, list[Listed]]]:
         ("Algorithms", "--algo", ALGORITHMS),
         ("Engines", "--engine", ENGINES),
         ("Judges", "--judge.kind", JUDGES),
+        ("Workers", "--workers NAME:N", WORKERS),
     ):
         yield title, flag, list(parts.listing())
 

@@ -82,7 +82,7 @@ def test_the_code_is_that_of_the_wheel(alone: Path, tmp_path: Path) -> None:
 def test_it_lists_reports_trains_and_shows(alone: Path, tmp_path: Path) -> None:
     listed = json.loads(turnwise(alone, tmp_path, "list", "--json").stdout)
     assert {name: bool(parts) for name, parts in listed.items()} == dict.fromkeys(
-        ("environments", "agents", "algorithms", "engines", "judges"), True
+        ("environments", "agents", "algorithms", "engines", "judges", "workers"), True
     )
     assert all(not part["error"] and not part["origin"] for parts in listed.values() for part in parts)
     doctor = turnwise(alone, tmp_path, "doctor")
@@ -98,12 +98,13 @@ def test_parts_of_other_packages_work(beside: Path, tmp_path: Path) -> None:
     listed = json.loads(turnwise(beside, tmp_path, "list", "--json").stdout)
     outside = {part["name"]: part["origin"] for parts in listed.values() for part in parts if part["origin"]}
     theirs = "turnwise-outside"
-    names = ("count_up", "recompute", "hinted", "short")
+    names = ("count_up", "recompute", "hinted", "short", "counting")
     assert outside == {**dict.fromkeys(names, theirs), "imitation": "turnwise-imitation"}
     argv = ["--env", "count_up", "--algo", "imitation", "--engine", "recompute", "--agent", "hinted", "--slots", "4"]
-    done = turnwise(beside, tmp_path, "train", *argv, "--hinted.hint", "Count aloud.", "--out", "run", *SMALL)
+    own = ("--hinted.hint", "Count aloud.", "--workers", "counting:1")
+    done = turnwise(beside, tmp_path, "train", *argv, *own, "--out", "run", *SMALL)
     assert done.returncode == 0, done.stderr
-    assert "recompute: no cache" in done.stdout
+    assert "recompute: no cache" in done.stdout and "portions played: " in done.stdout
     episode = json.loads((tmp_path / "run" / "episodes.jsonl").read_text().splitlines()[0])
     assert episode["system"].endswith("Count aloud."), episode["system"]
     judged = ("--env", "count_up", "--algo", "adca", "--judge.kind", "short", "--judge.max-reply-tokens", "3")
@@ -138,7 +139,7 @@ def test_a_name_that_is_taken_is_refused(wheels: dict[str, Path], tmp_path: Path
     place = environment(tmp_path / "env", wheels["turnwise"], wheels["taken"])
     listed = json.loads(turnwise(place, tmp_path, "list", "--json").stdout)
     refused = {part["name"]: part["error"] for parts in listed.values() for part in parts if part["error"]}
-    assert set(refused) == {"identity", "grpo", "hf", "react", "oracle"}
+    assert set(refused) == {"identity", "grpo", "hf", "react", "oracle", "process"}
     assert all("of the package turnwise-taken) has the name of a built-in" in error for error in refused.values())
     for argv in (("--env", "identity"), ("--env", "corridor", "--algo", "grpo"), ("--env", "corridor")):
         done = turnwise(place, tmp_path, "train", *argv)

@@ -110,8 +110,9 @@ class Train:
     """Tokens per forward pass; larger minibatches are cut into subtrees with the same gradient."""
     slots: int = 128
     """Episodes that one worker plays at once."""
-    workers: int = 0
-    """Processes that play episodes, in portions of `slots`; 0 plays them in the trainer's own process."""
+    workers: str = "0"
+    """Processes that play episodes, in portions of `slots`; 0 plays them in the trainer's own process. NAME:N takes N
+    workers of another backend."""
     exact: bool = True
     """Wait for slow environments, so that runs with the same seed are bit-identical whatever the timing."""
     eval_every: int = 10
@@ -143,21 +144,13 @@ class Train:
 
     def __post_init__(self) -> None:
         self.sampling()
-        least_0 = (
-            "updates",
-            "value_updates",
-            "env_steps",
-            "replay_steps",
-            "eval_every",
-            "test_tasks",
-            "seed",
-            "workers",
-        )
+        _ = self.backend
+        least_0 = ("seed", "updates", "value_updates", "env_steps", "replay_steps", "eval_every", "test_tasks")
         least_1 = (
             *("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks", "threads"),
             *("replay_updates", "save_every", "keep_last", "max_skipped"),
         )
-        check_ranges(self, seed=0, workers=0, **dict.fromkeys(least_0, 0), **dict.fromkeys(least_1, 1))
+        check_ranges(self, **dict.fromkeys(least_0, 0), **dict.fromkeys(least_1, 1))
         if not self.replay_steps and (self.replay_body or self.replay_updates != 4):
             raise ValueError("replay_updates and replay_body only work with replay_steps")
         if not 0 <= self.correction_low < 1 < self.correction_high:
@@ -170,6 +163,17 @@ class Train:
         if self.init_from is not None and self.model != TINY:
             raise ValueError("with init_from the base model is that of the earlier run: leave model out")
 
+    @property
+    def backend(self) -> tuple[str, int]:
+        """(name, number) of the rollout workers: "0" is local, "3" three processes, "NAME:3" three of NAME."""
+        name, _, count = self.workers.rpartition(":")
+        if not (count.isascii() and count.isdecimal()):
+            raise ValueError(f"workers must be a number, or NAME:NUMBER of a rollout backend, not {self.workers!r}")
+        name = name or ("process" if int(count) else "local")
+        if (name == "local") != (not int(count)):
+            raise ValueError(f"workers {self.workers}: only the trainer's own process, --workers 0, has no number")
+        return name, int(count)
+
     @staticmethod
     def choices() -> dict[str, Sequence[str]]:
         """The names that a flag can take, for ``--help``."""
@@ -181,6 +185,8 @@ class Train:
         values = attribution_block.adopted(values)
         if isinstance(pretrain := values.get("pretrain"), Mapping):
             values["pretrain"] = {OLD_PRETRAIN.get(key, key): value for key, value in pretrain.items()}
+        if isinstance(values.get("workers"), int):
+            values["workers"] = str(values["workers"])
         return values
 
 

@@ -49,8 +49,7 @@ from runners.training.report import Report
 from runners.training.searching import search_costs, search_of
 from runners.training.stream import TaskStream
 from runners.workers.controller import Controller
-from runners.workers.local import LocalWorkers
-from runners.workers.process import ProcessWorkers
+from runners.workers.registry import WORKERS, WorkersOpening
 from runners.workers.serve import WorkerSetup
 from runners.workers.worker import Worker
 
@@ -106,6 +105,12 @@ class Training:
         if react.oracle and not has_oracle(env, "train"):
             needs = next(flag for flag, asks in asks_oracle.items() if asks)
             raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
+        name, count = train.backend
+        self.apart = name != "local"
+        try:
+            backend = WORKERS.get(name)
+        except ValueError as error:
+            raise UserError(f"--workers {train.workers}: {error}") from None
         judge = remote_judge(judge_of)
         if judge:
             self.opened.callback(judge.close)
@@ -120,10 +125,11 @@ class Training:
         self.stream = TaskStream(env.tasks("train"), train.seed)
         play = settings.play(oracle=react.oracle)
         critic = settings.critic if self.search and isinstance(settings.critic, CriticSettings) else None
-        workers = (
-            ProcessWorkers(WorkerSetup(spec, settings.lora, play, train.threads, critic), train.workers)
-            if train.workers
-            else LocalWorkers(lambda: Worker(self.model.model, self.chat, play, self.source, self.critic(prompt)))
+        setup = WorkerSetup(spec, settings.lora, play, train.threads, critic)
+        workers = backend.open(
+            WorkersOpening(
+                count, setup, lambda: Worker(self.model.model, self.chat, play, self.source, self.critic(prompt))
+            )
         )
         self.controller = Controller(workers, train.slots, settings.faults)
         self.opened.callback(self.controller.close)
@@ -160,7 +166,7 @@ class Training:
 
     def policy(self) -> Mapping[str, Tensor]:
         """What workers are sent; those of other processes that search need the value head too."""
-        return self.model.adapter_state() if self.search and self.train.workers else self.model.policy_state()
+        return self.model.adapter_state() if self.search and self.apart else self.model.policy_state()
 
     @property
     def seconds(self) -> float:

@@ -1,9 +1,10 @@
-"""An environment, an engine, an agent and a judge of another package."""
+"""An environment, an engine, an agent, a judge and a rollout backend of another package."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,8 +18,12 @@ from agent_envs.core import Outcome, Task, TaskSet, TextEnv, number_after
 from agents.engine.base import Capabilities, Completion, Request, SamplingSettings, StopReason, check_request, uniforms
 from agents.engine.registry import Opening
 from agents.judge import JudgeSettings, Verdicts
+from agents.rollout.play import Played
 from agents.rollout.react import Player, ReAct
 from agents.tree.episode import Episode
+from runners.workers.base import PlaySpec
+from runners.workers.local import LocalWorkers
+from runners.workers.registry import WorkersOpening
 
 
 @dataclass(frozen=True)
@@ -187,3 +192,23 @@ class Short:
         return Verdicts([[len(action.tokens) <= self.limit for action, _ in e.turns] for e in episodes], {})
 
     def close(self) -> None: ...
+
+
+class Counting:
+    """One worker in this process, which counts the portions that it plays."""
+
+    @staticmethod
+    def open(opening: WorkersOpening) -> CountingWorkers:
+        return CountingWorkers(opening.local)
+
+
+class CountingWorkers(LocalWorkers):
+    portions = 0
+
+    def submit(self, spec: PlaySpec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
+        self.portions += 1
+        return super().submit(spec, version, on_end)
+
+    def close(self) -> None:
+        print(f"portions played: {self.portions}")
+        super().close()

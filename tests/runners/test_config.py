@@ -312,9 +312,10 @@ def test_settings_of_version_0_1_are_read(tmp_path: Path) -> None:
     from runners.settings.run_settings import read_settings
 
     file = tmp_path / "config.yaml"
-    file.write_text("env: identity\npretrain: {foretell: 0.5}\n")
+    file.write_text("env: identity\nworkers: 2\npretrain: {foretell: 0.5}\n")
     found = read_settings(["--config", str(file)])
     assert found.pretrain is not None and found.pretrain.predict == 0.5
+    assert found.train.backend == ("process", 2)
     file.write_text("env: identity\npretrain: {foretold: 0.5}\n")
     with pytest.raises(UserError, match="unknown key 'foretold'"):
         read_settings(["--config", str(file)])

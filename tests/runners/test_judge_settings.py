@@ -204,7 +204,7 @@ def test_a_run_is_trained_with_the_block(tmp_path: Path, monkeypatch: pytest.Mon
         ),
         ({"kind": "endpoint"}, "judge.kind endpoint needs the name of a model there: judge.model"),
         ({"kind": "critic"}, "judge.kind critic needs a run that trained a critic: judge.run"),
-        ({"kind": "oracle", "noise": 1.5}, "judge.noise must lie in 0..1"),
+        ({"kind": "oracle", "noise": 1.5}, "judge.noise must be from 0 to 1"),
         ({"kind": "policy", "max_reply_tokens": 0}, "judge.max_reply_tokens must be at least 1"),
         ({"base_url": "judge"}, "judge.base_url must be an address like"),
         ({"base_url": "https://h:x/v1"}, "judge.base_url is not an address"),

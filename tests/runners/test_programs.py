@@ -36,6 +36,18 @@ CASES: dict[str, tuple[str, list[str], str]] = {
     "bad flag": ("train", ["--epizodes", "8"], "unknown flag --epizodes: did you mean --episodes"),
     "bad value": ("train", ["--episodes", "many"], "--episodes"),
     "value out of range": ("train", ["--episodes", "0"], "episodes must be at least 1"),
+    "workers without a number": ("train", ["--workers", "ray"], "workers must be a number, or NAME:NUMBER"),
+    "unknown workers": (
+        "train",
+        ["--env", "identity", "--workers", "proces:2", "--out", "{tmp}/w"],
+        "did you mean process?",
+    ),
+    "workers of the own process": (
+        "train",
+        ["--env", "identity", "--workers", "local:2", "--out", "{tmp}/v"],
+        "--workers 0, has no number",
+    ),
+    "no workers": ("train", ["--workers", "process:0"], "--workers 0, has no number"),
     "bad setting of the environment": ("train", ["--env", "identity", "--identity.length", "0"], "identity: "),
     "unknown environment": ("train", ["--env", "wikki"], "did you mean wiki?"),
     "unknown algorithm": ("train", ["--algo", "selfact"], "unknown algorithm 'selfact'"),

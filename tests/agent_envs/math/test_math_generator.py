@@ -63,7 +63,7 @@ def test_how_often_something_is_carried() -> None:
         return sum(found) / len(found)
 
     assert share(0.0) < 0.05 < 0.35 < share(0.6) < 0.5 < share(1.0)
-    with pytest.raises(SettingsError, match=r"carries must lie between 0 and 1, not 1\.5"):
+    with pytest.raises(SettingsError, match=r"math: carries must be from 0 to 1, not 1\.5"):
         MathConfig(carries=1.5)
 
 
