@@ -86,12 +86,12 @@ def tune(plan: ComparisonPlan, console: Console) -> list[Tried]:
 
 def credit(plan: ComparisonPlan, runs: Sequence[PlannedRun], console: Console) -> None:
     """Measures the credit of each seed's entrants. Raises UserError."""
-    folder, asked = plan.compare.folder / "credit", (plan.compare.credit_episodes, plan.compare.credit_group)
+    folder, size = plan.compare.folder / "credit", (plan.compare.credit_episodes, plan.compare.credit_group)
     jobs = []
     for seed in sorted({run.seed for run in runs}):
         mine = [run for run in runs if run.seed == seed]
         player = next(run for run in mine if run.entrant == plan.baseline)
-        steps = partial(credit_steps, mine, player, folder / str(seed), *asked)
+        steps = partial(credit_steps, mine, player, folder / str(seed), *size)
         jobs.append(ProcessJob(f"credit, seed {seed}", plan.compare.folder / "logs" / f"credit-{seed}.log", steps))
     do(jobs, plan, "crediting", console)
 

@@ -152,8 +152,8 @@ def credited(
     learner = Learner(
         model, scorer.algorithm, prompt, replace(train, replay_steps=0, replay_body=False, replay_updates=4)
     )
-    asked = judge_settings(settings, scorer.algorithm)
-    judge = asked and (remote_judge(asked) or local_judge(settings, model, base, lambda: 0, console))
+    judge_of = judge_settings(settings, scorer.algorithm)
+    judge = judge_of and (remote_judge(judge_of) or local_judge(settings, model, base, lambda: 0, console))
     judging = judge and Judging(judge, judged(scorer.algorithm), scorer.run.folder)
     result: dict[str, dict[EpisodeId, Credited]] = {}
     for when in WHEN:

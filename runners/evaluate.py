@@ -154,12 +154,12 @@ def looked_into(found: Mapping[str, Mapping[str, PlayedTasks]], policies: Polici
     last = list(found)[-1]
     episodes = [e for e in found[last]["sampled"].episodes if e.turns]
     values = None if policies.critic is None else policies.critic.values(episodes)
-    told: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     if values is not None and (known := calibration(states_of(episodes, values))):
-        told["calibration"] = known
+        extra["calibration"] = known
     if (kind := env.turn_kind()) is not None:
-        told["kinds"] = kinds.by_kind(episodes, values, kind)
-    return told
+        extra["kinds"] = kinds.by_kind(episodes, values, kind)
+    return extra
 
 
 def by_scores(
@@ -168,11 +168,11 @@ def by_scores(
 ) -> dict[str, Any]:  # fmt: skip
     """Measures an agent that goes by scores, shows it, and writes its files. Raises UserError."""
     scorers = scorers_of(evaluate.agent, evaluate.scorer)
-    asked = Study(evaluate.agent, scorers, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
+    study = Study(evaluate.agent, scorers, parts, sampling, evaluate.samples, evaluate.seed, evaluate.slots)
     player = scored_player(controller, policies, env, console)
-    check(asked, player, evaluate.split)
+    check(study, player, evaluate.split)
     controller.load(0, policies.adapters["trained" if "trained" in policies.adapters else "model"])
-    result = measure_by_scores(asked, player, evaluate.split, tasks)
+    result = measure_by_scores(study, player, evaluate.split, tasks)
     inference_report.show(result, console)
     if evaluate.out:
         title = f"{evaluate.env}, {evaluate.agent}, {len(tasks)} {evaluate.split} tasks"
@@ -188,15 +188,15 @@ def by_playing(
     result = measure(evaluate, sampling, controller, policies, tasks, console)
     figures = evaluation_report.figures_of(result)
     evaluation_report.show(figures, console)
-    told = looked_into(result, policies, env)
-    if "calibration" in told:
-        calibration_report.show(told["calibration"], console)
+    extra = looked_into(result, policies, env)
+    if "calibration" in extra:
+        calibration_report.show(extra["calibration"], console)
         if evaluate.out:
             picture = evaluate.out.with_name(f"{evaluate.out.stem}-calibration.png")
-            calibration_report.draw(told["calibration"], f"{evaluate.env}: {Path(evaluate.model).name}", picture)
-    if "kinds" in told:
-        kinds.show(told["kinds"], console)
-    return figures | told
+            calibration_report.draw(extra["calibration"], f"{evaluate.env}: {Path(evaluate.model).name}", picture)
+    if "kinds" in extra:
+        kinds.show(extra["kinds"], console)
+    return figures | extra
 
 
 def main() -> None:

@@ -83,18 +83,18 @@ def describe(index: Index, groups: Sequence[Group], *, full: bool) -> str:
     some, every = sum(len(group.places) for group in groups), index.episodes
     updates = sorted({group.update for group in groups})
     if not every:
-        said = "No episode is recorded"
+        text = "No episode is recorded"
     elif some == every:
-        said = f"All {every:,} recorded episodes"
+        text = f"All {every:,} recorded episodes"
     else:
         those = ", ".join(map(str, updates)) if len(updates) <= 12 else f"{updates[0]} to {updates[-1]}"
-        said = (
+        text = (
             f"{some:,} of {every:,} recorded episodes, whole groups spread evenly over update{'s'[: len(updates) > 1]} "
         )
-        said += f"{those} ({len(updates)} of {len(index.updates)}); " + (
+        text += f"{those} ({len(updates)} of {len(index.updates)}); " + (
             "a page has no room for more" if full else "--episodes N takes more or fewer"
         )
-    return said + ("; the last line, not finished yet, is left out" if index.unfinished else "") + "."
+    return text + ("; the last line, not finished yet, is left out" if index.unfinished else "") + "."
 
 
 def _ids(episode: Episode) -> set[int]:

@@ -141,9 +141,9 @@ class CodeEnv(TextEnv):
         return text
 
     def _view(self, action: Action) -> Outcome:
-        name, asked = arguments.file_and_range(action.args, self._files)
+        name, chosen = arguments.file_and_range(action.args, self._files)
         lines = len(lines_of(self._text(name)))
-        first, last = asked or (1, lines)
+        first, last = chosen or (1, lines)
         if not lines:
             return self._say("empty", name=name)
         if first > lines:
@@ -194,11 +194,11 @@ class CodeEnv(TextEnv):
             raise BadFile("stale", first=first, last=max(first, last))
 
     def _replace(self, action: Action) -> Outcome:
-        name, asked = arguments.file_and_range(action.args, self._files)
+        name, chosen = arguments.file_and_range(action.args, self._files)
         old, new = arguments.old_and_new(action.body or "")
         lines = lines_of(self._text(name))
-        begin, end = asked or (1, len(lines))
-        if asked:
+        begin, end = chosen or (1, len(lines))
+        if chosen:
             self._check_lines(name, begin, end)
         at, matches = occurrences(lines[begin - 1 : end], lines_of(old))
         if matches > 1:
@@ -322,8 +322,8 @@ class CodeEnv(TextEnv):
     def lexicon(self) -> Sequence[str]:
         if self.config.source != GENERATED:
             return ()
-        told = [(self.instructions(at), self.grammar.format(at), self.grammar.usage(at)) for at in LANGUAGES]
-        return words(self.grammar, tuple("\n".join(lines) for lines in told))
+        texts = [(self.instructions(at), self.grammar.format(at), self.grammar.usage(at)) for at in LANGUAGES]
+        return words(self.grammar, tuple("\n".join(lines) for lines in texts))
 
     def drill(self, task: Task, rng: np.random.Generator) -> Drill | None:
         """Repairing a program, as `agent_envs.code.exercises` says."""

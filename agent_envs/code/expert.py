@@ -160,8 +160,8 @@ def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
     lines = lines_of(space.files[name])
     first, last = (hunk.first, hunk.last) if hunk.first <= hunk.last else (hunk.first - 1, hunk.first - 1)
     quoted = numbered(lines, first, last).strip() if first >= 1 and last - first < _QUOTED else ""
-    asked = str(hunk.first) if hunk.first == hunk.last else f"{hunk.first}:{hunk.last}"
-    step = Step("EDIT", _with_name(space, name, asked), quoted, text_of(hunk.lines))
+    place = str(hunk.first) if hunk.first == hunk.last else f"{hunk.first}:{hunk.last}"
+    step = Step("EDIT", _with_name(space, name, place), quoted, text_of(hunk.lines))
     after = space.written(name, _applied(space.files[name], hunk), _ROOM)
     return step, after.saw(name, range(hunk.first, hunk.first + len(hunk.lines)))
 
@@ -190,13 +190,13 @@ def _view(space: Workspace, name: str, hunk: Hunk, window: int) -> tuple[Step, W
     return Step("VIEW", _with_name(space, name, f"{first}:{last}")), space.saw(name, range(first, last + 1))
 
 
-def _with_name(space: Workspace, name: str, asked: str) -> str:
+def _with_name(space: Workspace, name: str, place: str) -> str:
     """The argument of an action; the only file is not named."""
-    return asked if len(space.files) == 1 else _named(name, asked)
+    return place if len(space.files) == 1 else _named(name, place)
 
 
-def _named(name: str, asked: str) -> str:
-    return ", ".join(part for part in (name, asked) if part)
+def _named(name: str, place: str) -> str:
+    return ", ".join(part for part in (name, place) if part)
 
 
 def _finish(now: Situation) -> Step:

@@ -59,21 +59,21 @@ def check(
     sandbox: Sandbox, files: Mapping[str, str], cases: Sequence[Case], *, seconds: float = 0.25, memory_mb: int = 256
 ) -> list[Checked]:
     """What the files give for the cases, in their order. ``seconds`` of computing for each. Raises SandboxFault."""
-    asked = [(case.module, case.expression) for case in cases]
-    question = (sandbox.capabilities.backend, sorted(files.items()), asked, seconds, memory_mb)
-    said = _memo.ask(question, lambda: evaluate(sandbox, files, asked, seconds, memory_mb))
-    return [_judged(text, case) for text, case in zip(said, cases, strict=True)]
+    expressions = [(case.module, case.expression) for case in cases]
+    question = (sandbox.capabilities.backend, sorted(files.items()), expressions, seconds, memory_mb)
+    texts = _memo.ask(question, lambda: evaluate(sandbox, files, expressions, seconds, memory_mb))
+    return [_judged(text, case) for text, case in zip(texts, cases, strict=True)]
 
 
 def evaluate(
-    sandbox: Sandbox, files: Mapping[str, str], asked: Sequence[tuple[str, str]], seconds: float, memory_mb: int
+    sandbox: Sandbox, files: Mapping[str, str], expressions: Sequence[tuple[str, str]], seconds: float, memory_mb: int
 ) -> tuple[str, ...]:
     """What is said of each (module, expression): ``=`` value, ``?`` or ``!`` why there is none, ``.`` how it ended."""
     given = {name: text.encode() for name, text in files.items()}
     apart = not is_plain(files)
     alone = apart and sandbox.capabilities.backend in _WITHOUT_FORK
     found: dict[int, str] = {}
-    pending = list(range(len(asked)))
+    pending = list(range(len(expressions)))
     ends = monotonic() + _MOST_SECONDS
     while pending and (left := ends - monotonic()) > 0.1:
         group = pending[:1] if alone else pending
@@ -85,17 +85,17 @@ def evaluate(
             output_kb=min(2 * len(group) * driver.MOST // 1024 + 64, _MOST_KB),
             collected_kb=0,
         )
-        questions = [(number, *asked[number]) for number in group]
+        questions = [(number, *expressions[number]) for number in group]
         code = f"{_driver()}\nmain({token!r}, {seconds}, {patience}, {questions!r}, {len(group) > 1 and apart})\n"
         result = _begun(sandbox, code, given, limits, token)
-        told = _told(result.stdout, token)
-        found |= {number: told[number] for number in group if number in told}
+        answers = _told(result.stdout, token)
+        found |= {number: answers[number] for number in group if number in answers}
         missing = [number for number in pending if number not in found]
-        full = result.status is Status.OUTPUT_LIMIT and bool(told)  # of what was told; nobody is to blame
+        full = result.status is Status.OUTPUT_LIMIT and bool(answers)  # of what was told; nobody is to blame
         if missing and missing[0] in group and not full:
             found[missing[0]] = f".{_ended(result)}"  # there the process ended; the others are asked in another
         pending = [number for number in missing if number not in found]
-    return tuple(found.get(number, ".timeout") for number in range(len(asked)))
+    return tuple(found.get(number, ".timeout") for number in range(len(expressions)))
 
 
 def run(
@@ -126,16 +126,16 @@ def _driver() -> str:
 
 def _told(output: bytes, token: bytes) -> dict[int, str]:
     """Number → what was said last of it. Whatever else was printed is passed over."""
-    told = {}
+    answers = {}
     for line in output.split(b"\n")[:-1]:
         words = line.split(b" ")
         if len(words) == 3 and words[0] == token and words[1].isdigit() and len(words[1]) < 9:
-            told[int(words[1])] = words[2].decode("ascii", "replace")
-    return told
+            answers[int(words[1])] = words[2].decode("ascii", "replace")
+    return answers
 
 
-def _judged(said: str, case: Case) -> Checked:
-    kind, text = said[:1], said[1:]
+def _judged(answer: str, case: Case) -> Checked:
+    kind, text = answer[:1], answer[1:]
     try:
         if kind == "=":
             value = decode(text)

@@ -34,8 +34,8 @@ def words(grammar: Grammar, system_prompts: tuple[str, ...]) -> tuple[str, ...]:
     result |= dict.fromkeys(f" {sign} " for sign in BETWEEN)
     result |= dict.fromkeys(f"{word} " for word in BEFORE)
     for program in programs().values():
-        said = [told["en"] for told in program.statements.values()]
-        for text in (*program.files.values(), *program.signatures.values(), *said):
+        statements = [statement["en"] for statement in program.statements.values()]
+        for text in (*program.files.values(), *program.signatures.values(), *statements):
             result |= dict.fromkeys(_PIECE.findall(text))
     return tuple(result)
 

@@ -26,10 +26,10 @@ class Memo:
             if key in self._said:
                 self._said.move_to_end(key)
                 return self._said[key]
-        said = answer()
-        if sum(map(len, said)) <= _LONGEST:
+        answers = answer()
+        if sum(map(len, answers)) <= _LONGEST:
             with self._lock:
-                self._said[key] = said
+                self._said[key] = answers
                 while len(self._said) > self._size:
                     self._said.popitem(last=False)
-        return said
+        return answers

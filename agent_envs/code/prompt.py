@@ -14,7 +14,7 @@ _MOST = 400
 def prompt_of(task: CodeTask, language: str) -> str:
     """The first user message of the task."""
     rows = [task.statement, *(file_row(name, text, language) for name, text in task.files.items())]
-    rows += [f"{number}: {told(case, task)}" for number, case in enumerate(task.visible, 1)]
+    rows += [f"{number}: {shown(case, task)}" for number, case in enumerate(task.visible, 1)]
     return "\n".join(rows)
 
 
@@ -24,7 +24,7 @@ def file_row(name: str, text: str, language: str) -> str:
     return say("file" if lines else "empty", language, name=name, lines=lines)
 
 
-def told(case: Case, task: CodeTask) -> str:
+def shown(case: Case, task: CodeTask) -> str:
     """A check as an agent reads it; the module is named where there are several."""
     module = f"{case.module}: " if sum(name.endswith(".py") for name in task.files) > 1 else ""
     tolerance = f" ± {case.tolerance}" if case.tolerance else ""

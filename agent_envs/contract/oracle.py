@@ -32,13 +32,13 @@ def check_oracle(make: Make, tasks: int, seed: int) -> None:
 
 def _tell(env: TextEnv) -> float:
     """What the oracle says, which must be a chance, and the same twice and in a fork."""
-    said = env.oracle()
-    chance = isinstance(said, int | float) and not isinstance(said, bool) and -_ROUNDING <= said <= 1 + _ROUNDING
-    need(chance, env, f"the oracle must tell a chance from 0 to 1, not {said!r}")
-    assert said is not None
-    need(env.oracle() == said, env, "asking the oracle changes what it tells")
-    need(env.fork().oracle() == said, env, "a fork's oracle tells something else")
-    return float(said)
+    value = env.oracle()
+    chance = isinstance(value, int | float) and not isinstance(value, bool) and -_ROUNDING <= value <= 1 + _ROUNDING
+    need(chance, env, f"the oracle must tell a chance from 0 to 1, not {value!r}")
+    assert value is not None
+    need(env.oracle() == value, env, "asking the oracle changes what it tells")
+    need(env.fork().oracle() == value, env, "a fork's oracle tells something else")
+    return float(value)
 
 
 def _follow_expert(env: TextEnv, task: Task, seed: int) -> None:
@@ -83,15 +83,15 @@ def _expert_succeeds(env: TextEnv) -> bool:
 def _need_silence(make: Make, seed: int) -> None:
     """Whoever does not ask is told nothing, and whoever asks sees the same text."""
     episodes = []
-    for asked in (True, False):
+    for wanted in (True, False):
         env = make()
-        text, info = env.reset(seed=seed, options={"oracle": asked})
+        text, info = env.reset(seed=seed, options={"oracle": wanted})
         prompt, seen, over = env.system_prompt(), [text], False
         while not over:
-            need(asked or "oracle" not in info, env, "info['oracle'] must not be told unless it is asked for")
+            need(wanted or "oracle" not in info, env, "info['oracle'] must not be told unless it is asked for")
             text, _, terminated, truncated, info = step(env, next_turn(env))
             seen.append(text)
             over = terminated or truncated
-        need(("oracle" in info) is asked, env, "info['oracle'] must be told just where it is asked for")
+        need(("oracle" in info) is wanted, env, "info['oracle'] must be told just where it is asked for")
         episodes.append((prompt, seen))
     need(episodes[0] == episodes[1], env, "asking for the oracle must not change what the agent sees")

@@ -139,8 +139,8 @@ class Outside:
             beginning, value = decode(child.recv_bytes(_START_SECONDS, self._longest), -1)
         except (TimeoutError, EOFError, Oversize, Garbage) as error:
             child.kill()
-            said = printable(child.tail()[-400:]) or type(error).__name__
-            raise BackendUnavailable(f"the process of {self.target} cannot be started: {said}") from error
+            printed = printable(child.tail()[-400:]) or type(error).__name__
+            raise BackendUnavailable(f"the process of {self.target} cannot be started: {printed}") from error
         except BaseException:
             child.kill()
             raise

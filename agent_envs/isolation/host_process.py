@@ -113,8 +113,8 @@ class HostProcess:
             self._fail(FaultKind.FLOODED, stage, "it printed more than it may")
         printed = self._child.tail()
         _, crash, where = printed.partition("Fatal Python error: ")  # its innermost frame comes first
-        said = " ".join((crash + where)[:400].split() if crash else printed[-400:].split())
-        self._fail(FaultKind.EXITED, stage, f"{how}{'; last it printed: ' if said else ''}{said}")
+        last_words = " ".join((crash + where)[:400].split() if crash else printed[-400:].split())
+        self._fail(FaultKind.EXITED, stage, f"{how}{'; last it printed: ' if last_words else ''}{last_words}")
 
     def _fail(self, kind: FaultKind, stage: Stage, message: str) -> NoReturn:
         with self._counting:

@@ -90,19 +90,19 @@ def _read(row: Row, where: str) -> tuple[str, tuple[str, int, Problem]]:
     if not question:
         raise SettingsError(f"{where} has no question: a text under 'question' or 'problem' is needed")
     answer, solution = row.get("answer"), row.get("solution")
-    told = checked(solution, "solution", where) if isinstance(solution, str) else ""
+    worked = checked(solution, "solution", where) if isinstance(solution, str) else ""
     if isinstance(answer, int | float) and not isinstance(answer, bool):
         answer = f"{answer}"
     if not isinstance(answer, str):
-        answer = _box(told, where)
+        answer = _box(worked, where)
     elif "####" in checked(answer, "answer", where):
         text, _, answer = answer.rpartition("####")
-        told = told or text
+        worked = worked or text
     elif "\\boxed{" in answer:
         answer = _box(answer, where)
     if not answer.strip():
         raise SettingsError(f"{where} has an empty answer")
-    lines = (_CALCULATED.sub("", line).strip() for line in told.splitlines())
+    lines = (_CALCULATED.sub("", line).strip() for line in worked.splitlines())
     problem = Problem(answer.strip(), solution=tuple(line for line in lines if line))
     return question, (question, _level(row), problem)
 

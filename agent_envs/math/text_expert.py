@@ -25,14 +25,14 @@ def tell(
     """The next turn."""
     if flaw > 0 and rng is None:
         raise ValueError("an expert with a flaw needs an rng")
-    told = 0
-    for said, wanted in zip(factors, problem.solution, strict=False):
-        if said.strip() != wanted:
+    done = 0
+    for thought, wanted in zip(factors, problem.solution, strict=False):
+        if thought.strip() != wanted:
             break
-        told += 1
+        done += 1
     # Where other thoughts came between, the rest of the solution would hang in the air.
-    if told == len(factors) and told < len(problem.solution) and turns_left > 1:
-        return problem.solution[told] + BLANK
+    if done == len(factors) and done < len(problem.solution) and turns_left > 1:
+        return problem.solution[done] + BLANK
     wrong = rng is not None and bool(rng.random() < flaw)
     return _ANSWER[language].format(mistaken(problem.gold) if wrong else problem.gold)
 

@@ -87,11 +87,11 @@ def _came_by(now: Situation, at: int) -> str:
         return ""
     by = here
     if at > 0:
-        by = asked = hops[at - 1].relation
+        by = relation = hops[at - 1].relation
         before = now.trail[-2] if len(now.trail) > 1 else None
-        line = _find(now.page_of(before), _MISTAKEN.get(asked)) if before is not None else None
+        line = _find(now.page_of(before), _MISTAKEN.get(relation)) if before is not None else None
         if before is not None and line and here in [link.title for link in now.page_of(before).lines[line - 1].links]:
-            by = _MISTAKEN[asked]
+            by = _MISTAKEN[relation]
     return _POSSESSIVE[now.language].format(by)
 
 

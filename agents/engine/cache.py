@@ -270,9 +270,9 @@ def slots_attention(
 
     Raises ModelError for every option it does not implement (soft-caps, sinks, biases): ignoring one would be silent.
     """
-    asked = with_effect(other)
-    if asked or dropout or is_causal is False or attention_mask is not None:
-        what = ", ".join(asked) or "dropout, masks or bidirectional models"
+    options = with_effect(other)
+    if options or dropout or is_causal is False or attention_mask is not None:
+        what = ", ".join(options) or "dropout, masks or bidirectional models"
         raise ModelError(f"the engine's attention does not implement {what}")
     if turnwise_plan is None:
         raise ModelError("this copy of the model belongs to an engine and runs only through it")

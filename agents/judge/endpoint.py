@@ -221,9 +221,9 @@ class EndpointJudge:
     def _refusal(self, response: httpx2.Response, read: bytes) -> _Failed:
         """What an answer with an error status means. Raises JudgeError where it means the same for every request."""
         status = response.status_code
-        said = self._without_key(" ".join(read[:2000].decode("utf-8", "replace").split()))
-        why = f"status {status}{': ' + said[:300] if said else ''}"
-        if any(word in said.casefold() for word in _INSPECTED):
+        answer = self._without_key(" ".join(read[:2000].decode("utf-8", "replace").split()))
+        why = f"status {status}{': ' + answer[:300] if answer else ''}"
+        if any(word in answer.casefold() for word in _INSPECTED):
             failed = _Failed(why)
             failed.inspected = True
             return failed

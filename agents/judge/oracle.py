@@ -30,10 +30,10 @@ class OracleJudge:
         return Verdicts([self.labels(episode) for episode in episodes])
 
     def labels(self, episode: Episode) -> Labels:
-        told = [episode.root.oracle, *(state.oracle for _, state in episode.turns)]
+        values = [episode.root.oracle, *(state.oracle for _, state in episode.turns)]
         return tuple(
             None if before is None or after is None else (after - before > -ROUNDING) != self.wrong(episode, turn)
-            for turn, (before, after) in enumerate(pairwise(told))
+            for turn, (before, after) in enumerate(pairwise(values))
         )
 
     def wrong(self, episode: Episode, turn: int) -> bool:

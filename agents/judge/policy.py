@@ -38,7 +38,7 @@ class PolicyJudge:
             tokens = self.chat.prompt(system, user)
             if len(tokens) <= self.settings.max_prompt_tokens:
                 waiting.append(Request(i, tokens, self.settings.reply_tokens, seed=0))
-        asked, answered = list(waiting), 0
+        requests, answered = list(waiting), 0
         while waiting or self.engine.pending:
             while waiting and self.engine.pending < self.engine.slots:
                 self.engine.submit(waiting.popleft())
@@ -48,9 +48,9 @@ class PolicyJudge:
                 reply = self.chat.action_text(completion.tokens)
                 labels[completion.session] = parse_judgments(reply, len(episodes[completion.session].turns))
         stats = {
-            "calls": float(len(asked)),
-            "too_long": float(len(episodes) - len(asked)),
-            "prompt_tokens": float(sum(len(request.tokens) for request in asked)),
+            "calls": float(len(requests)),
+            "too_long": float(len(episodes) - len(requests)),
+            "prompt_tokens": float(sum(len(request.tokens) for request in requests)),
             "completion_tokens": float(answered),
         }
         return Verdicts(labels, stats)

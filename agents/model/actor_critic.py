@@ -163,8 +163,8 @@ class ActorCritic(nn.Module):
             plan = self._plan[1]
         self.counters.passes += 1
         self.counters.tokens += len(batch)
-        asked = batch.critic_S >= 0
-        self.counters.critic_tokens += int((batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S])[asked].sum())
+        read_S = batch.critic_S >= 0
+        self.counters.critic_tokens += int((batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S])[read_S].sum())
         model = self.causal_model
         if model.config._attn_implementation != NAME:  # eager attention would add a mask of another shape
             raise ModelError(

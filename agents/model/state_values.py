@@ -3,7 +3,7 @@
 Invariant: a value is read at the shadow prompt of its state, over the very tokens of the episode; what episodes have in
 common is read once, and only states whose value is wanted are evaluated.
 
-Legend of the shape suffixes: N states that are asked about, S states.
+Legend of the shape suffixes: N states that are valued about, S states.
 """
 
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ class Critic:
         value = self._of_states([tree.root for tree in trees], {id(s) for mine in states.values() for s in mine})
         return [tuple(value[id(state)] for state in states[id(episode)]) for episode in episodes]
 
-    def _of_states(self, roots: Sequence[Node], asked: set[int]) -> dict[int, float]:
-        """V of the ``asked`` states, by the identity of their nodes."""
-        batch = pack(roots, self.prompt, self.model.device, asked=asked)
+    def _of_states(self, roots: Sequence[Node], valued: set[int]) -> dict[int, float]:
+        """V of the ``valued`` states, by the identity of their nodes."""
+        batch = pack(roots, self.prompt, self.model.device, valued=valued)
         before = self.model.counters.tokens
         if self.prompt is not None:
             hidden_ND, state_N = critic_hidden(self.model.hidden, batch, self.token_budget)

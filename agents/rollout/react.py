@@ -68,7 +68,7 @@ class ReAct:
         system, user, info = self.reset()
         self.thoughts = ThoughtTurns.of(info)
         prompt = self.chat.prompt(system, user, self.thoughts.opening if self.thoughts else "")
-        root = Node(Kind.STATE, prompt, anchor=anchor(user), oracle=told(info))
+        root = Node(Kind.STATE, prompt, anchor=anchor(user), oracle=oracle_of(info))
         self.episode = Episode(self.job, root, prompt=(system, user))
         return self._request(root)
 
@@ -132,7 +132,7 @@ class ReAct:
             terminated=terminated,
             truncated=truncated,
             anchor=anchor(observation),
-            oracle=told(info),
+            oracle=oracle_of(info),
         )
         if terminated or truncated:
             state.success = bool(info["success"])
@@ -200,7 +200,7 @@ def anchor(observation: str) -> str:
     return observation and blake2b(observation.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def told(info: Mapping[str, Any]) -> float | None:
+def oracle_of(info: Mapping[str, Any]) -> float | None:
     """The oracle's number, which must be one."""
     value = info.get("oracle")
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

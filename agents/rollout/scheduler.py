@@ -101,7 +101,7 @@ class Scheduler(Generic[S]):
         self.active: dict[int, S] = {}
         self.spare: list[PlayableEnv] = []
         """Environments of episodes that are over, for the next ones."""
-        self.asked: dict[Future[Any], tuple[S, Callable[[S, Any], None]]] = {}
+        self.calls: dict[Future[Any], tuple[S, Callable[[S, Any], None]]] = {}
         """What environments are doing now, for which slot, and who takes the answer."""
         self.stood_still, self.last_end = 0.0, monotonic()
         self.pool = ThreadPoolExecutor(options.threads)
@@ -123,7 +123,7 @@ class Scheduler(Generic[S]):
                 with contextlib.suppress(EnvFault):  # its episodes are over
                     env.close()
         except Exception:
-            wait(self.asked)
+            wait(self.calls)
             for slot in self.active.values():
                 slot.abandon()
             close_all(self.spare)  # the first error is the one to be seen
@@ -146,17 +146,17 @@ class Scheduler(Generic[S]):
 
     def ask(self, slot: S, then: Callable[[S, Any], None], call: Callable[..., Any], *arguments: Any) -> None:
         """Has ``call`` done in a thread; ``then`` takes its answer."""
-        self.asked[self.pool.submit(call, *arguments)] = (slot, then)
+        self.calls[self.pool.submit(call, *arguments)] = (slot, then)
 
     def collect(self) -> None:
         """Takes what the environments answered, in the order in which they were asked."""
         started = monotonic()
         if self.options.exact:
-            wait(self.asked)
-        elif self.asked and not self.engine.pending:  # nothing to compute, nothing to hold up
-            wait(self.asked, return_when=FIRST_COMPLETED)
-        for future in [f for f in self.asked if f.done()]:
-            slot, then = self.asked.pop(future)
+            wait(self.calls)
+        elif self.calls and not self.engine.pending:  # nothing to compute, nothing to hold up
+            wait(self.calls, return_when=FIRST_COMPLETED)
+        for future in [f for f in self.calls if f.done()]:
+            slot, then = self.calls.pop(future)
             try:
                 answer = future.result()
             except HostLost:
@@ -167,7 +167,7 @@ class Scheduler(Generic[S]):
             else:
                 then(slot, answer)
         self.stood_still += monotonic() - started
-        if not self.engine.pending and not self.asked:
+        if not self.engine.pending and not self.calls:
             self.policy.idle()
 
     def submit(self, slot: S, request: Request) -> None:

@@ -151,9 +151,9 @@ def backward(
         with torch.no_grad():
             old = _assemble(batch, parts, [model(part.batch) for part in parts])
     leaf = old.detach()
-    for asked in (leaf.logp_T, leaf.value_S, leaf.value_T):
-        if asked is not None:
-            asked.requires_grad_()
+    for leaf_x in (leaf.logp_T, leaf.value_S, leaf.value_T):
+        if leaf_x is not None:
+            leaf_x.requires_grad_()
     loss = loss_fn(leaf)
     loss.total.backward()
     for part in parts:

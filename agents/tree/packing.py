@@ -18,14 +18,14 @@ def pack(
     trees: Sequence[Node],
     critic_prompt: Sequence[int] | None = None,
     device: torch.device | str = "cpu",
-    asked: Container[int] | None = None,
+    valued: Container[int] | None = None,
 ) -> Batch:
     """Lays ``trees`` (state roots) out in one row and hangs ``critic_prompt`` under every state; None asks no critic.
 
-    With ``asked``, identities of nodes (``id``), it hangs under those states only. Raises ValueError when a root is not
+    With ``valued``, identities of nodes (``id``), it is under those states only. Raises ValueError when a root is not
     a non-empty state, or an action does not lead to exactly one state.
     """
-    layout = _Layout(critic_prompt, asked)
+    layout = _Layout(critic_prompt, valued)
     for index, root in enumerate(trees):
         if root.kind is not Kind.STATE or not root.tokens:
             raise ValueError(f"tree {index}: a root must be a state with at least one token")
@@ -36,8 +36,8 @@ def pack(
 class _Layout:
     """Columns of a batch under construction."""
 
-    def __init__(self, critic_prompt: Sequence[int] | None, asked: Container[int] | None) -> None:
-        self.critic_prompt, self.asked = critic_prompt, asked
+    def __init__(self, critic_prompt: Sequence[int] | None, valued: Container[int] | None) -> None:
+        self.critic_prompt, self.valued = critic_prompt, valued
         self.token: list[int] = []
         self.parent: list[int] = []
         self.pos: list[int] = []
@@ -115,7 +115,7 @@ class _Layout:
         if action >= 0:
             self.A["next"][action] = state
         critic = -1
-        if self.critic_prompt is not None and (self.asked is None or id(node) in self.asked):
+        if self.critic_prompt is not None and (self.valued is None or id(node) in self.valued):
             start = len(self.token)
             critic = self._tokens(self.critic_prompt, last, -1, ())
             self.end[start:] = [len(self.token)] * len(self.critic_prompt)

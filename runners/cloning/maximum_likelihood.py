@@ -55,7 +55,7 @@ def fit(
         picks = [
             drills[int(rng.integers(len(drills)))] if d else chains[int(rng.integers(len(chains)))] for d in drilled
         ]
-        batch = pack(picks, critic_prompt if exercises else None, asked=None if settings.recall > 0 else ended)
+        batch = pack(picks, critic_prompt if exercises else None, valued=None if settings.recall > 0 else ended)
         hidden_TD = actor.hidden(batch)
         learned_T = (batch.action_T >= 0) & (batch.label_A[batch.action_T] != 0)
         loss = _surprise(actor, hidden_TD, batch, torch.nonzero(learned_T).squeeze(1))

@@ -166,8 +166,8 @@ def read_plan(argv: Sequence[str]) -> ComparisonPlan:
     if "tune" in files:
         values["tune"] = read_file(files["tune"])
     mine = [flag for flag in flags if flag_name(flag) in {*ours, "h", "help"} or flag[0] == "-h"]
-    told = [_flag(key, value) for key, value in values.items() if key in ours]
-    compare, _ = parse(Compare, lambda _: {}, [word for flag in (*told, *mine) for word in flag], about=ABOUT)
+    own_flags = [_flag(key, value) for key, value in values.items() if key in ours]
+    compare, _ = parse(Compare, lambda _: {}, [word for flag in (*own_flags, *mine) for word in flag], about=ABOUT)
     sections = {key: values.get(key) for key in SECTIONS}
     algos = compare.algos or (() if sections["entrants"] else ("selfac", "grpo"))
     own = named_entrants(algos, sections["entrants"])

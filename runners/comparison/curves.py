@@ -38,8 +38,8 @@ class History:
 
     def mean(self, key: str) -> float:
         """Over the updates that tell it; NaN where none does."""
-        told = [float(row[key]) for row in self.rows if key in row]
-        return float(np.mean(told)) if told else math.nan
+        known = [float(row[key]) for row in self.rows if key in row]
+        return float(np.mean(known)) if known else math.nan
 
 
 def read_history(folder: Path) -> History:

@@ -58,15 +58,15 @@ def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Con
                     if not console.is_terminal:
                         console.print(f"{title}: {job.name} ({len(jobs) - len(waiting)} of {len(jobs)})")
                 for one in list(active):
-                    said = _advance(one)
-                    if said is None:
+                    why = _advance(one)
+                    if why is None:
                         progress.update(one.bar, completed=one.job.share())
                         continue
                     active.remove(one)
                     progress.remove_task(one.bar)
-                    if said:
-                        failed[one.job.name] = said
-                        console.print(f"[bold red]failed:[/] {one.job.name}: {said}", highlight=False, soft_wrap=True)
+                    if why:
+                        failed[one.job.name] = why
+                        console.print(f"[bold red]failed:[/] {one.job.name}: {why}", highlight=False, soft_wrap=True)
                 over = len(jobs) - len(waiting) - len(active)
                 progress.update(whole, completed=over + sum(one.job.share() for one in active))
                 time.sleep(LOOK)

@@ -33,8 +33,8 @@ class Measured:
     pass_tasks: int
 
     def command(self, run: Path, out: Path, policy: str) -> list[str]:
-        told = {"test-tasks": self.test_tasks, "pass-samples": self.pass_samples, "pass-tasks": self.pass_tasks}
-        flags = [word for name, value in told.items() for word in (f"--{name}", str(value))]
+        values = {"test-tasks": self.test_tasks, "pass-samples": self.pass_samples, "pass-tasks": self.pass_tasks}
+        flags = [word for name, value in values.items() for word in (f"--{name}", str(value))]
         program = str(PROGRAMS / "comparison" / "play_test_tasks.py")
         return [sys.executable, program, "--run", str(run), "--policy", policy, "--out", str(out), *flags]
 
@@ -120,10 +120,10 @@ def credit_steps(
     except (OSError, ValueError, KeyError):
         done = False
     if not done:
-        told = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
-        told += ["--threads", str(player.train.threads), "--device", player.train.device]
+        words = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
+        words += ["--threads", str(player.train.threads), "--device", player.train.device]
         program = [sys.executable, str(PROGRAMS / "credit.py"), "--model", str(player.folder)]
-        yield [*program, "--runs", *folders, *told, "--out", str(out)]
+        yield [*program, "--runs", *folders, *words, "--out", str(out)]
 
 
 def is_measured(file: Path, measured: Measured) -> bool:

@@ -42,8 +42,8 @@ def candidates(tune: Any, entrants: Sequence[str]) -> dict[str, list[dict[str, A
             raise UserError(f"tune: {name} needs a list of settings")
     counts = {name: len(settings) for name, settings in result.items()}
     if len(set(counts.values())) > 1 or min(counts.values()) < LEAST:
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise UserError(f"tune: every entrant needs the same number of settings, at least {LEAST}; here: {told}")
+        counted = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise UserError(f"tune: every entrant needs the same number of settings, at least {LEAST}; here: {counted}")
     return result
 
 

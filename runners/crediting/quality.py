@@ -89,8 +89,8 @@ def turns_of(episodes: Sequence[Episode], credited: Mapping[EpisodeId, Credited]
             ))  # fmt: skip
     table = np.asarray(columns, dtype=np.float64).reshape(-1, 9).T
     places = [table[i].astype(np.int_) for i in range(3)]
-    told = [None if np.isnan(x).any() or not len(x) else x for x in table[7:]]
-    return Turns(*places, *table[3:7], *told)
+    known = [None if np.isnan(x).any() or not len(x) else x for x in table[7:]]
+    return Turns(*places, *table[3:7], *known)
 
 
 def _known(episode: Episode) -> bool:
@@ -156,16 +156,16 @@ def can_tell(turns: Turns, key: str) -> bool:
 
 def quality(turns: Turns, *, seed: int = 0, draws: int = 400) -> dict[str, Interval | None]:
     """Every figure with its 95 % percentile interval over resampled tasks; None where it cannot be told."""
-    told = {key: FIGURES[key](turns, None) if can_tell(turns, key) else None for key in FIGURES}
+    known = {key: FIGURES[key](turns, None) if can_tell(turns, key) else None for key in FIGURES}
     tasks = int(turns.task.max()) + 1 if len(turns.task) else 0
     rng = np.random.default_rng(seed)
-    drawn: dict[str, list[float]] = {key: [] for key, value in told.items() if value is not None}
+    drawn: dict[str, list[float]] = {key: [] for key, value in known.items() if value is not None}
     for weight in task_draws(tasks, draws if drawn else 0, rng):
         for key, values in drawn.items():
             if (value := FIGURES[key](turns, weight[turns.task])) is not None:
                 values.append(value)
     return {
-        key: None if value is None or not drawn[key] else percentile(value, drawn[key]) for key, value in told.items()
+        key: None if value is None or not drawn[key] else percentile(value, drawn[key]) for key, value in known.items()
     }
 
 

@@ -104,7 +104,7 @@ def states_passed(episodes: Sequence[Passed]) -> States:
     groups: dict[tuple[int, str], int] = {}
     columns: list[tuple[float, ...]] = []
     for number, e in enumerate(episodes):
-        told = (
+        shared = (
             number,
             tasks.setdefault(e.task, len(tasks)),
             groups.setdefault(e.group, len(groups)),
@@ -112,7 +112,7 @@ def states_passed(episodes: Sequence[Passed]) -> States:
             float(e.success),
         )
         columns += [
-            (*told, k, e.values[k], np.nan if (known := e.oracle[k]) is None else known) for k in range(e.turns)
+            (*shared, k, e.values[k], np.nan if (known := e.oracle[k]) is None else known) for k in range(e.turns)
         ]
     table = np.asarray(columns, dtype=np.float64).reshape(-1, 8).T
     episode_X, task_X, group_X, turns_X, turn_X = (table[i].astype(np.int_) for i in (0, 1, 2, 3, 5))
@@ -210,11 +210,11 @@ def _less(value: Vector, beside: Vector, positive: npt.NDArray[np.bool_], weight
 
 
 def _interval(figure: Figure, task: npt.NDArray[np.int_], drawn: Sequence[Vector]) -> Interval | None:
-    told = figure(np.ones(len(task)))
+    mean = figure(np.ones(len(task)))
     result = [x for weight in drawn if (x := figure(weight[task])) is not None]
-    if told is None or not result:
+    if mean is None or not result:
         return None
-    return percentile(told, result)
+    return percentile(mean, result)
 
 
 def reliability(chance: Vector, outcome: Vector) -> list[dict[str, float]]:

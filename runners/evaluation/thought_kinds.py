@@ -61,8 +61,8 @@ def by_kind(
 
 
 def _mean(x: np.ndarray, chosen: np.ndarray, drawn: Sequence[np.ndarray]) -> Interval:
-    told = [np.average(x[chosen], weights=w[chosen]) for w in drawn if w[chosen].sum()]
-    return percentile(float(x[chosen].mean()), told or [np.nan])
+    means = [np.average(x[chosen], weights=w[chosen]) for w in drawn if w[chosen].sum()]
+    return percentile(float(x[chosen].mean()), means or [np.nan])
 
 
 def show(result: dict[str, dict[str, Any]], console: Console) -> None:

@@ -35,15 +35,15 @@ def point(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, n: int, weights: 
         mine = groups(lines, n)
         success.append(mean([chosen(group, kind, weights).success for group in mine]))
         tokens.append(mean([float(sum(sum(line.tokens) for line in group)) for group in mine]))
-    asked = value_tokens * n if kind.asks_critic else 0.0
-    return Point(Agent.BEST_OF_N, kind, n, tuple(success), tuple(tokens), asked)
+    read = value_tokens * n if kind.asks_critic else 0.0
+    return Point(Agent.BEST_OF_N, kind, n, tuple(success), tuple(tokens), read)
 
 
 def candidates(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, weights: Weights) -> list[Weights]:
     """Weights of the log-probability to try: multiples of the ratio of the spreads of the two scores."""
     value = ScorerKind(kind.removesuffix("+logprob"))
-    told = [[x for lines in tasks for x in scores(lines, k, weights)] for k in (value, ScorerKind.LOGPROB)]
-    spread = [float(np.std(column)) if column else 0.0 for column in told]
+    columns = [[x for lines in tasks for x in scores(lines, k, weights)] for k in (value, ScorerKind.LOGPROB)]
+    spread = [float(np.std(column)) if column else 0.0 for column in columns]
     unit = spread[0] / spread[1] if min(spread) > 0 else 1.0
     return [Weights(weights.form, unit * factor) for factor in WEIGHTS]
 

@@ -50,9 +50,9 @@ class Player:
     verifies: bool = False
     """Whether V after an answer learned the outcome."""
 
-    def play(self, tasks: Sequence[Task], asked: Study, samples: int, search: SearchPlan | None = None) -> PlayedTasks:
+    def play(self, tasks: Sequence[Task], study: Study, samples: int, search: SearchPlan | None = None) -> PlayedTasks:
         return evaluate_tasks(
-            self.controller, asked.sampling, tasks, self.console, seed=asked.seed, samples=samples, search=search
+            self.controller, study.sampling, tasks, self.console, seed=study.seed, samples=samples, search=search
         )
 
     @property
@@ -74,9 +74,9 @@ class StudyResult:
     """Of the mixed scorers, as they were chosen or given."""
 
 
-def check(asked: Study, player: Player, split: str) -> None:
+def check(study: Study, player: Player, split: str) -> None:
     """Raises UserError where a scorer has nothing to go by."""
-    for kind in asked.kinds:
+    for kind in study.kinds:
         if kind.asks_critic and player.critic is None:
             raise UserError(
                 f"the scorer {kind} needs a critic, and this model has none: name a run of an algorithm with a critic, "
@@ -87,50 +87,50 @@ def check(asked: Study, player: Player, split: str) -> None:
                 f"the scorer {kind} needs a critic whose last value learned the outcome: train with --selfac."
                 "terminal-target outcome, or take value"
             )
-    if asks_oracle(asked.agent, asked.kinds) and not has_oracle(player.env, split):
+    if asks_oracle(study.agent, study.kinds) and not has_oracle(player.env, split):
         raise UserError(f"the scorer oracle needs an oracle, and the environment {player.env.name} has none")
-    if asked.agent == Agent.TOT:
-        for tot in plans(asked):
-            check_slots(tot, asked.slots)
+    if study.agent == Agent.TOT:
+        for tot in plans(study):
+            check_slots(tot, study.slots)
 
 
-def measure(asked: Study, player: Player, split: str, tasks: Sequence[Task]) -> StudyResult:
-    """Everything that was asked for. Raises UserError."""
+def measure(study: Study, player: Player, split: str, tasks: Sequence[Task]) -> StudyResult:
+    """Everything that was study for. Raises UserError."""
     valid: list[list[Scores]] = []
-    if "validation" in asked.parts:
-        chosen = pick_tasks(player.env, "valid", asked.parts["validation"].tasks)
+    if "validation" in study.parts:
+        chosen = pick_tasks(player.env, "valid", study.parts["validation"].tasks)
         if split == "valid":
             raise UserError("what is chosen on validation tasks is measured on others: leave --split at test")
-        valid = player.lines(player.play(chosen, asked, samples_of(asked)))
+        valid = player.lines(player.play(chosen, study, samples_of(study)))
     ways = {Agent.BEST_OF_N: _best_of_n, Agent.TOT: _tot, Agent.EARLY_STOP: _early_stop}
-    return ways[asked.agent](asked, player, tasks, valid)
+    return ways[study.agent](study, player, tasks, valid)
 
 
-def samples_of(asked: Study) -> int:
+def samples_of(study: Study) -> int:
     """Episodes of each task that are chosen from, or from which a weight is learned."""
-    if asked.agent == Agent.BEST_OF_N:
-        settings: BestOfN = asked.parts["best_of_n"]
+    if study.agent == Agent.BEST_OF_N:
+        settings: BestOfN = study.parts["best_of_n"]
         return max(settings.n)
-    return asked.samples
+    return study.samples
 
 
-def weights_of(asked: Study, kind: ScorerKind, valid: Sequence[Sequence[Scores]]) -> Weights:
-    """How a scorer weighs what it goes by: as told, or as it does best on validation tasks."""
-    told: Likelihood = asked.parts.get("logprob", Likelihood())
-    weights = Weights(told.form, told.weight or 1.0)
-    if not kind.mixed or told.weight:
+def weights_of(study: Study, kind: ScorerKind, valid: Sequence[Sequence[Scores]]) -> Weights:
+    """How a scorer weighs what it goes by: as likelihood, or as it does best on validation tasks."""
+    likelihood: Likelihood = study.parts.get("logprob", Likelihood())
+    weights = Weights(likelihood.form, likelihood.weight or 1.0)
+    if not kind.mixed or likelihood.weight:
         return weights
-    return best_of_n.choose_weight(valid, kind, min(samples_of(asked), 4), weights)
+    return best_of_n.choose_weight(valid, kind, min(samples_of(study), 4), weights)
 
 
-def _best_of_n(asked: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
-    settings: BestOfN = asked.parts["best_of_n"]
+def _best_of_n(study: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
+    settings: BestOfN = study.parts["best_of_n"]
     before = player.read
-    lines = player.lines(player.play(tasks, asked, max(settings.n)))
+    lines = player.lines(player.play(tasks, study, max(settings.n)))
     value_tokens = (player.read - before) / max(1, sum(map(len, lines)))
     result = StudyResult([single(lines)])
-    for kind in asked.kinds:
-        weights = weights_of(asked, kind, valid)
+    for kind in study.kinds:
+        weights = weights_of(study, kind, valid)
         if kind.mixed:
             result.weights[kind] = weights.weight
         result.points += [best_of_n.point(lines, kind, n, weights, value_tokens) for n in sorted(settings.n)]
@@ -144,9 +144,9 @@ def single(tasks: Sequence[Sequence[Scores]]) -> Point:
     return Point(Agent.REACT, "none", 1, success, tokens)
 
 
-def plans(asked: Study) -> list[Any]:
+def plans(study: Study) -> list[Any]:
     """The settings of the search at each budget."""
-    tot, sweep = asked.parts["tot"], asked.parts["sweep"]
+    tot, sweep = study.parts["tot"], study.parts["sweep"]
     assert isinstance(sweep, Sweep)
     try:
         return [replace(tot, branch=branch) for branch in sorted(sweep.branch)] or [tot]
@@ -155,36 +155,36 @@ def plans(asked: Study) -> list[Any]:
 
 
 def searched(
-    asked: Study, player: Player, tasks: Sequence[Task], tot: ToTSettings, kind: ScorerKind, weights: Weights,
+    study: Study, player: Player, tasks: Sequence[Task], tot: ToTSettings, kind: ScorerKind, weights: Weights,
     budget: int,
 ) -> Point:  # fmt: skip
     """What a search that ``kind`` leads makes of each task. ``budget`` is what the point is called by."""
     before = player.read
     plan = SearchPlan(tot, Scoring(kind, weights.form, weights.weight, player.discount))
-    result = player.play(tasks, asked, 1, plan)
+    result = player.play(tasks, study, 1, plan)
     searches = [o if isinstance(o, Searched) else None for o in result.outcomes]
     success = tuple(math.nan if s is None else float(bool(s.success)) for s in searches)
     tokens = tuple(math.nan if s is None else float(s.sampled_tokens) for s in searches)
     return Point(Agent.TOT, kind, budget, success, tokens, (player.read - before) / max(1, len(tasks)))
 
 
-def _tot(asked: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
-    result = StudyResult([single(player.lines(player.play(tasks, asked, 1)))])
-    for kind in asked.kinds:
-        weights = weights_of(asked, kind, valid)
+def _tot(study: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
+    result = StudyResult([single(player.lines(player.play(tasks, study, 1)))])
+    for kind in study.kinds:
+        weights = weights_of(study, kind, valid)
         if kind.mixed:
             result.weights[kind] = weights.weight
-        result.points += [searched(asked, player, tasks, tot, kind, weights, tot.branch) for tot in plans(asked)]
+        result.points += [searched(study, player, tasks, tot, kind, weights, tot.branch) for tot in plans(study)]
     return result
 
 
-def _early_stop(asked: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
-    settings: EarlyStop = asked.parts["early_stop"]
-    lines = player.lines(player.play(tasks, asked, asked.samples))
+def _early_stop(study: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
+    settings: EarlyStop = study.parts["early_stop"]
+    lines = player.lines(player.play(tasks, study, study.samples))
     result = StudyResult([single(lines)])
-    told: Likelihood = asked.parts.get("logprob", Likelihood())
-    for kind in asked.kinds:
-        stop, figures = stopping(lines, valid, kind, settings, told)
+    likelihood: Likelihood = study.parts.get("logprob", Likelihood())
+    for kind in study.kinds:
+        stop, figures = stopping(lines, valid, kind, settings, likelihood)
         if kind.mixed:
             result.weights[kind] = stop.weights.weight
         result.stops.append(figures)
@@ -193,12 +193,12 @@ def _early_stop(asked: Study, player: Player, tasks: Sequence[Task], valid: list
 
 def stopping(
     tasks: Sequence[Sequence[Scores]], valid: Sequence[Sequence[Scores]], kind: ScorerKind, settings: EarlyStop,
-    told: Likelihood,
+    likelihood: Likelihood,
 ) -> tuple[early_stop.Stop, dict[str, Any]]:  # fmt: skip
     """The rule that does best on validation episodes, and what it saves and loses on those of ``tasks``."""
     flat = [line for mine in valid for line in mine]
-    weights = Weights(told.form, told.weight or 1.0)
-    tried = best_of_n.candidates(valid, kind, weights) if kind.mixed and not told.weight else [weights]
+    weights = Weights(likelihood.form, likelihood.weight or 1.0)
+    tried = best_of_n.candidates(valid, kind, weights) if kind.mixed and not likelihood.weight else [weights]
     stop = early_stop.choose(flat, kind, tried, settings.first, settings.max_loss)
     return stop, {
         "scorer": kind.value,

@@ -100,14 +100,14 @@ class Validation:
         check_ranges(self, tasks=1)
 
 
-def check_scorers(agent: Agent, asked: Sequence[ScorerKind]) -> None:
+def check_scorers(agent: Agent, requested: Sequence[ScorerKind]) -> None:
     """Raises ValueError for scorers that would have no effect."""
-    if asked and agent == Agent.REACT:
+    if requested and agent == Agent.REACT:
         raise ValueError("scorer only works with agent best-of-n, tot or early-stop: react does not choose")
-    for kind in asked:
+    for kind in requested:
         if kind not in FITTING[agent]:
             raise ValueError(f"{agent} cannot use the scorer {kind}; there are {', '.join(FITTING[agent])}")
-    if len(set(asked)) < len(asked):
+    if len(set(requested)) < len(requested):
         raise ValueError("a scorer is named twice")
 
 
@@ -116,14 +116,14 @@ def asks_oracle(agent: Agent, kinds: Sequence[ScorerKind]) -> bool:
     return agent in (Agent.TOT, Agent.EARLY_STOP) and ScorerKind.ORACLE in kinds
 
 
-def scorers_of(agent: Agent, asked: Sequence[ScorerKind]) -> tuple[ScorerKind, ...]:
+def scorers_of(agent: Agent, requested: Sequence[ScorerKind]) -> tuple[ScorerKind, ...]:
     """The scorers that are compared."""
-    return tuple(asked) or USUAL[agent]
+    return tuple(requested) or USUAL[agent]
 
 
-def parts_of(agent: Agent, asked: Sequence[ScorerKind]) -> dict[str, type]:
+def parts_of(agent: Agent, requested: Sequence[ScorerKind]) -> dict[str, type]:
     """The settings that act with an agent and its scorers."""
-    kinds = scorers_of(agent, asked)
+    kinds = scorers_of(agent, requested)
     parts: dict[str, type] = {}
     if agent == Agent.BEST_OF_N:
         parts["best_of_n"] = BestOfN

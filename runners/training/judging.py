@@ -47,17 +47,17 @@ class Judging:
         return_L = torch.tensor([e.reward for e in played], dtype=torch.float32)
         asked_L = self.algorithm.asked(return_L, tree_L, visit_L).tolist()
         score_L = self.algorithm.judge_score(return_L, tree_L).tolist()
-        asked = [(episode, score) for episode, score, a in zip(played, score_L, asked_L, strict=True) if a]
-        row = {"judge_asked": float(len(asked)), "judge_skipped": float(len(played) - len(asked))}
-        if asked:
+        requested = [(episode, score) for episode, score, a in zip(played, score_L, asked_L, strict=True) if a]
+        row = {"judge_asked": float(len(requested)), "judge_skipped": float(len(played) - len(requested))}
+        if requested:
             try:
-                verdicts = self.judge.label([episode for episode, _ in asked], [score for _, score in asked])
+                verdicts = self.judge.label([episode for episode, _ in requested], [score for _, score in requested])
             except JudgeError as error:
                 raise UserError(f"{error}; once it is reachable again, continue with --resume {self.folder}") from None
-            for (episode, _), labels in zip(asked, verdicts.labels, strict=True):
+            for (episode, _), labels in zip(requested, verdicts.labels, strict=True):
                 for (action, _), label in zip(episode.turns, labels, strict=True):
                     action.label = label
-            row |= label_stats([episode for episode, _ in asked])
+            row |= label_stats([episode for episode, _ in requested])
             row |= {f"judge_{name}": x for name, x in verdicts.stats.items()}
         return row | {"seconds_judge": monotonic() - started}
 
@@ -65,25 +65,25 @@ class Judging:
         self.judge.close()
 
 
-def label_stats(asked: Sequence[Episode]) -> dict[str, float]:
+def label_stats(requested: Sequence[Episode]) -> dict[str, float]:
     """How many of the asked episodes have all their labels, and how labels and outcomes go together.
 
     ``judge_pos_good`` and the like are shares of the labels that there are: (outcome, label). They sum to 1.
     """
-    steps = sorted(len(episode.turns) for episode in asked)
-    whole = [all(action.label is not None for action, _ in episode.turns) for episode in asked]
+    steps = sorted(len(episode.turns) for episode in requested)
+    whole = [all(action.label is not None for action, _ in episode.turns) for episode in requested]
     row = {
         "judge_parsed": mean([float(x) for x in whole]),
         "judge_unparsed": float(len(whole) - sum(whole)),
         "judge_steps_mean": mean([float(n) for n in steps]),
         "judge_steps_p95": float(steps[round(0.95 * (len(steps) - 1))]),
     }
-    said = [(bool(e.success), action.label) for e in asked for action, _ in e.turns if action.label is not None]
-    if said:
-        row["judge_good"] = mean([float(good) for _, good in said])
+    labels = [(bool(e.success), action.label) for e in requested for action, _ in e.turns if action.label is not None]
+    if labels:
+        row["judge_good"] = mean([float(good) for _, good in labels])
         for outcome, won in (("pos", True), ("neg", False)):
             for word, label in (("good", True), ("bad", False)):
-                row[f"judge_{outcome}_{word}"] = said.count((won, label)) / len(said)
+                row[f"judge_{outcome}_{word}"] = labels.count((won, label)) / len(labels)
     return row
 
 

@@ -42,12 +42,12 @@ class ProcessWorkers:
     def start(self) -> str:
         for slot in self._slots:
             self._launch(slot)
-        said = ""
+        described = ""
         for slot in self._slots:
-            said = self._answer(slot)
+            described = self._answer(slot)
         for thread in self._threads:
             thread.start()
-        return f"{said}, in each of {self.count} processes"
+        return f"{described}, in each of {self.count} processes"
 
     def load(self, version: int, adapter: bytes, sha256: str) -> None:
         check_sum(adapter, sha256)

@@ -37,8 +37,8 @@ class WorkerSetup:
     def make(self) -> Worker:
         base = load_base(self.base)
         model = ActorCritic(base.model, self.lora, critic=self.critic)
-        asked = None if self.critic is None else Critic(model, base.chat.critic_prompt(self.critic.prompt))
-        return Worker(model.model, base.chat, self.play, base.source, asked)
+        leader = None if self.critic is None else Critic(model, base.chat.critic_prompt(self.critic.prompt))
+        return Worker(model.model, base.chat, self.play, base.source, leader)
 
 
 def serve(channel: Channel) -> None:

@@ -103,11 +103,11 @@ def _questions(wiki: GeoWiki) -> Iterator[Question]:
     for one in _subjects(wiki):
         target, already = one.path[-1]
         pages = [key for key, _ in one.path]
-        for asked in ASKED:
-            values = wiki.facts[target].get(asked, ())
-            if len(values) != 1 or asked in already or values[0] in pages or _given_away(values[0], one.named):
+        for wanted in ASKED:
+            values = wiki.facts[target].get(wanted, ())
+            if len(values) != 1 or wanted in already or values[0] in pages or _given_away(values[0], one.named):
                 continue
-            yield Question(one.subject, one.named, (*one.path[:-1], (target, (asked, *already))), asked)
+            yield Question(one.subject, one.named, (*one.path[:-1], (target, (wanted, *already))), wanted)
 
 
 def _given_away(answer: Key | str, named: tuple[Key, ...]) -> bool:
