@@ -4,8 +4,9 @@ data.
 It knows no expected value, so nothing that a submission finds or changes here can tell it one. This text is run by
 `python -c`, with a call of `main` below it; it is never imported into the sandbox.
 
-Each case has a process of its own, forked from one in which nothing of the submission ran; where the host found that
-the submission cannot leave anything behind but its own modules, these are loaded anew instead. What is told is a line
+Each case has a process of its own, forked from one in which nothing of the submission ran; what it leaves running is
+killed, and after one that leaves a file behind the rest is evaluated in another run. Where the host found that the
+submission cannot leave anything behind but its own modules, these are loaded anew instead. What is told is a line
 ``TOKEN NUMBER SAID``, and ``SAID`` begins with ``=`` (the value, in the JSON that `agent_envs.code.values` reads),
 ``?`` (why the value is no plain data), ``!`` (what was raised) or ``.`` (how the process ended). The token only keeps
 apart what the submission prints; one who finds it can claim a value, as any submission can by returning it.
@@ -29,7 +30,11 @@ MOST = 1 << 16
 DEEP = 50
 READY = b"ready"
 """What is said before anything of the submission runs: without it, what follows is not the submission's doing."""
+AGAIN = b"again"
+"""What is said where a case left something behind: the rest is to be asked in a run of its own."""
 _SAID = 300
+_SLACK = 0.1
+"""Seconds of computing beyond a case's own that its clock, which ticks, may let pass."""
 _NESTED: "list[tuple[str, Any]]" = [("l", list), ("t", tuple), ("S", set), ("S", frozenset), ("d", dict)]
 
 
@@ -125,8 +130,28 @@ def forget(folder: str) -> None:
             del _modules[name]
 
 
-def heard(token: bytes, pid: int, pipe: int, patience: float) -> bytes:
-    """What a process said of its case, or how it ended without a word."""
+def remains(folders: list[str]) -> "list[tuple[str, str, int, int, int]]":
+    """What lies in the folders, as only the system can write it: a case that changed anything changed this."""
+    found = []
+    for folder in folders:
+        for where, names, files in os.walk(folder):
+            for name in (*names, *files):
+                status = os.lstat(where + "/" + name)
+                found.append((where, name, status.st_ino, status.st_ctime_ns, status.st_size))
+    return found
+
+
+def end_all() -> bool:
+    """Kills whatever a case started and left running, whatever its group or session; whether there was anything."""
+    try:
+        os.kill(-1, 9)
+    except OSError:
+        return False
+    return True
+
+
+def heard(token: bytes, pid: int, pipe: int, seconds: float, patience: float) -> bytes:
+    """What a process said of its case, or how it ended without a word. Its computing is measured here."""
     import select
 
     poller = select.poll()
@@ -142,15 +167,20 @@ def heard(token: bytes, pid: int, pipe: int, patience: float) -> bytes:
             end(pid, 9)
         except OSError:
             pass
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    _, status, used = os.wait4(pid, 0)
+    if used.ru_utime + used.ru_stime > seconds + _SLACK:  # it switched its own clock off
+        return b".-27"
+    code = os.waitstatus_to_exitcode(status)
     said, ended, _ = output[output.rfind(begin) + len(begin) :].partition(b"\n")
     return said if begin in output and ended else b".%d" % code
 
 
-def main(token: bytes, seconds: float, patience: float, cases: list[tuple[int, str, str]], apart: bool) -> None:
+def main(
+    token: bytes, seconds: float, patience: float, cases: list[tuple[int, str, str]], apart: bool, walled: bool
+) -> None:
     """Evaluates (number, module, expression) in order, each in a process of its own where they are kept ``apart``.
 
-    ``seconds`` of computing or ``patience`` of waiting for each.
+    ``seconds`` of computing or ``patience`` of waiting for each. ``walled``: every process in sight is the run's own.
     """
     sys.path[:] = [path for path in sys.path if path]
     _modules["__main__"] = type(sys)("__main__")
@@ -159,6 +189,8 @@ def main(token: bytes, seconds: float, patience: float, cases: list[tuple[int, s
         os.dup2(nothing, stream)
     clocks = None if apart else bounded(int(seconds * len(cases)) + 2)
     tell(channel, token, READY)
+    folders = [os.getcwd(), os.environ["TMPDIR"], "/dev/shm"] if apart and walled else []
+    before = remains(folders)
     for number, module, expression in cases:
         if clocks is not None:
             forget(os.getcwd() + "/")
@@ -177,5 +209,8 @@ def main(token: bytes, seconds: float, patience: float, cases: list[tuple[int, s
             tell(sink, token, _encode(said(module, expression)))
             _exit(0)
         os.close(sink)
-        tell(channel, token, b"%d" % number, heard(token, pid, pipe, patience + 1))
+        tell(channel, token, b"%d" % number, heard(token, pid, pipe, seconds, patience + 1))
+        if walled and (end_all() or remains(folders) != before):
+            tell(channel, token, AGAIN)
+            break
     _exit(0)

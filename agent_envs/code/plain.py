@@ -44,6 +44,8 @@ def _allowed(node: ast.AST, modules: frozenset[str]) -> bool:
             return level == 0 and module is not None and module.partition(".")[0] in modules
         case ast.Attribute(attr=attr):
             return not attr.startswith(_INSIDE)
+        case ast.MatchClass(kwd_attrs=names):
+            return not any(name.startswith(_INSIDE) for name in names)
         case ast.Name(id=name):
             known = getattr(builtins, name, None)
             is_error = isinstance(known, type) and issubclass(known, BaseException)

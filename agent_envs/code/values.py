@@ -7,18 +7,30 @@ value or with `ValueError`; the same value is always shown by the same text.
 
 import json
 from collections.abc import Callable, Mapping
+from types import EllipsisType
 from typing import Any
 
 from agent_envs.code.task import Literal
 
 _DEEP = 60
 _MANY_BITS = 4096
+_LEAST_TEXT, _LEAST_KEYS = 4096, 256
+"""Characters of a text and keys of a set or dictionary that are read whatever is expected."""
 
 
-def decode(text: str) -> Literal:
-    """The value of what `agent_envs.code.driver` says; ValueError for any other text."""
+def decode(text: str, expected: Literal | EllipsisType = ...) -> Literal:
+    """The value of what `agent_envs.code.driver` says; ValueError for any other text.
+
+    A text or a set so much larger than the ``expected`` value that it cannot be equal is not read: a submission could
+    choose keys that collide, and reading them would take hours. Without one nothing is bounded: only for a program
+    that is trusted.
+    """
+    items, length = (len(text), 0) if isinstance(expected, EllipsisType) else _size(expected)
+    if len(text) > max(_LEAST_TEXT, 300 * (items + length)):
+        raise ValueError("a value too large")
     try:
-        return _decode(json.loads(text, parse_int=_no_number, parse_float=_no_number, parse_constant=_no_number), _DEEP)
+        node = json.loads(text, parse_int=_no_number, parse_float=_no_number, parse_constant=_no_number)
+        return _decode(node, _DEEP, max(_LEAST_KEYS, items))
     except (ValueError, TypeError, OverflowError, RecursionError, KeyError) as error:
         raise ValueError(f"no plain value ({type(error).__name__})") from None
 
@@ -27,7 +39,24 @@ def _no_number(text: str) -> Any:
     raise ValueError("numbers stand in strings")
 
 
-def _decode(node: Any, depth: int) -> Literal:
+def _size(value: Literal) -> tuple[int, int]:
+    """(number of values in a value, itself included; characters, bytes and hexadecimal digits in them)."""
+    match value:
+        case dict():
+            parts = [part for pair in value.items() for part in pair]
+        case list() | tuple() | set() | frozenset():
+            parts = list(value)
+        case str() | bytes():
+            return 1, len(value)
+        case int():
+            return 1, value.bit_length() // 4
+        case _:
+            return 1, 0
+    sizes = [_size(part) for part in parts]
+    return 1 + sum(size[0] for size in sizes), sum(size[1] for size in sizes)
+
+
+def _decode(node: Any, depth: int, keys: int) -> Literal:
     if node is None or type(node) is bool:
         return node
     if type(node) is not list or not node or not depth:
@@ -36,7 +65,9 @@ def _decode(node: Any, depth: int) -> Literal:
     if kind in _PLAIN:
         return _PLAIN[kind](*rest)
     (items,) = rest
-    values = [_decode(item, depth - 1) for item in items] if kind != "d" else []
+    if kind in ("S", "d") and len(items) > keys * (2 if kind == "d" else 1):
+        raise ValueError("more keys than there can be")
+    values = [_decode(item, depth - 1, keys) for item in items] if kind != "d" else []
     match kind:
         case "l":
             return values
@@ -47,7 +78,7 @@ def _decode(node: Any, depth: int) -> Literal:
         case "d":
             if len(items) % 2:
                 raise ValueError("a key without a value")
-            flat = [_decode(item, depth - 1) for item in items]
+            flat = [_decode(item, depth - 1, keys) for item in items]
             return dict(zip(flat[::2], flat[1::2], strict=True))
     raise ValueError("no plain value")
 

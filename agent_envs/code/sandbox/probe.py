@@ -1,8 +1,8 @@
 """The probe of a sandbox: a program that tries what must fail.
 
 Invariant: a sandbox that calls itself safe is handed out only after a run in it has tried, in earnest and in vain, to
-read and write a file of the host, to reach two listening sockets, to signal this process and to have more processes and
-more memory than it may. A probe that did not run is a failure, too.
+read and write a file of the host and to read a reference solution, to reach two listening sockets, to signal this
+process and to have more processes and more memory than it may. A probe that did not run is a failure, too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import os
 import secrets
 import socket
 import tempfile
+from importlib import resources
 from pathlib import Path
 
 from agent_envs.code.sandbox.interface import Limits, Sandbox, SandboxFault, SandboxUnavailable
 
 _LIMITS = Limits(seconds=10.0, memory_mb=64, processes=8, disk_mb=1, inodes=16)
 _PROGRAM = """
-import errno, json, os, signal, socket, sys, time
+import errno, glob, json, os, signal, socket, sys, time
 given = json.load(sys.stdin)
 did = []
 def tries(what, action):
@@ -29,6 +30,15 @@ def tries(what, action):
         pass
 tries("read a file of the host", lambda: given["secret"] in open(given["file"]).read())
 tries("write a file of the host", lambda: open(given["file"], "r+").close())
+def solutions():
+    places = [given["tasks"], *glob.glob(sys.base_prefix + "/lib*/python3*/*-packages/agent_envs/code/tasks/*.py")]
+    return any([tried(place) for place in places])
+def tried(place):
+    try:
+        return bool(open(place).read())
+    except OSError:
+        return False
+tries("read the reference solutions of the coding tasks", solutions)
 tries("connect to this machine", lambda: socket.create_connection(("127.0.0.1", given["port"]), 1))
 def abstract():
     socket.socket(socket.AF_UNIX).connect("\\0" + given["name"])
@@ -110,6 +120,7 @@ def _did(sandbox: Sandbox, secret: str, path: str) -> list[str]:
             "port": tcp.getsockname()[1],
             "name": name,
             "pid": os.getpid(),
+            "tasks": str(resources.files("agent_envs.code.tasks").joinpath("__init__.py")),
             "processes": sandbox.capabilities.processes_for(_LIMITS),
             # Without a bound for all of them together two halves are allowed.
             "bytes": (_LIMITS.memory_mb << 20) * 3 // 4

@@ -32,7 +32,7 @@ def message_of(job: SandboxJob, capabilities: Capabilities) -> bytes:
 
 def most_bytes(job: SandboxJob) -> int:
     """No result of the job is longer."""
-    given = sum(map(len, job.files)) * 8
+    given = sum(map(len, job.files)) * 12  # a character may take so many bytes of JSON
     return 2 * job.limits.output_kb * _KB + job.limits.collected_kb * _KB + given + 16 * _MB
 
 
@@ -42,6 +42,8 @@ def result_of(body: bytes, job: SandboxJob) -> RunResult:
         header, blobs = wire.unpack(body)
         if "fault" in header:
             raise SandboxFault(f"the sandbox failed: {header['fault']}")
+        if "oom" in header:  # the memory of the run was spent so that not even its supervisor could stay
+            return RunResult(Status.OOM, None, 9, b"", b"", True, 0.0, 0.0, None, stray=True)
         return _read(header, blobs, job)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise SandboxFault(f"the sandbox answered something that is not a result: {type(error).__name__}") from error

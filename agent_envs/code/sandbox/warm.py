@@ -5,6 +5,7 @@ Invariants:
 - A run has a connection of its own, which ends in the run's own supervisor: the zygote sees no job.
 - Every run ends: when its supervisor does not answer in time, the zygote and all its runs are killed, those of other
   threads too (their `SandboxFault` says so), and the next run starts a new one.
+- A program reads no installed package, and so none of the reference solutions of the coding tasks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import agent_envs
 from agent_envs.code.sandbox import bundle
 from agent_envs.code.sandbox.interface import (
     Capabilities,
@@ -43,6 +45,8 @@ _GRACE = 10.0
 """Seconds after its deadline in which a run's result must be here."""
 _ENDING = 1.0
 """Seconds that a sandbox which ends may take to be seen ended."""
+_OF_PREFIX = ("bin", "lib", "lib32", "lib64", "libexec")
+"""Folders of Python's own that it needs."""
 _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/sbin")
 
 
@@ -77,7 +81,9 @@ class WarmSandbox(PooledSandbox):
         self._slots = threading.BoundedSemaphore(workers)
         self._closed = False
         self._zygote: _Zygote | None = self._start()
-        self.capabilities = describe(self._zygote.total_memory, self._zygote.no_group)
+        self._bounded = self._zygote.total_memory
+        """Whether control groups bound a run's memory; a cage may bound it without them."""
+        self.capabilities = describe(self._bounded, self._zygote.no_group)
 
     @property
     def pid(self) -> int:
@@ -113,9 +119,11 @@ class WarmSandbox(PooledSandbox):
                 deadline = monotonic() + job.limits.seconds + _GRACE
                 channel.send_bytes(message, _GRACE)
                 return result_of(channel.recv_bytes(deadline - monotonic(), most_bytes(job)), job)
-            except (TimeoutError, Oversize) as error:
+            except Oversize as error:  # its supervisor ends with the connection; the other runs go on
+                raise SandboxFault(f"the run did not answer as it must ({error})") from error
+            except TimeoutError as error:
                 self._drop(zygote)
-                raise SandboxFault(f"the run did not answer as it must ({error or 'too late'})") from error
+                raise SandboxFault("the run did not answer in time") from error
             except (EOFError, OSError) as error:
                 lost = "the process of the run was ended from outside"
                 zygote.child.ending(_ENDING)
@@ -139,7 +147,7 @@ class WarmSandbox(PooledSandbox):
                     zygote = self._start()
                 except SandboxUnavailable as error:
                     raise SandboxFault(f"the sandbox does not start again: {error.reason}") from error
-                if zygote.total_memory != self.capabilities.total_memory:
+                if zygote.total_memory != self._bounded:
                     _end(zygote)
                     raise SandboxFault("the sandbox starts again with another bound of memory")
                 self._zygote = zygote
@@ -178,14 +186,24 @@ class WarmSandbox(PooledSandbox):
 
     def _config(self, controls: list[int]) -> dict[str, object]:
         prefix = os.path.realpath(sys.base_prefix)
-        readable = list(dict.fromkeys([*_SYSTEM, sys.base_prefix, prefix]))
+        own = [os.path.join(top, name) for top in (sys.base_prefix, prefix) for name in _OF_PREFIX]
+        readable = list(dict.fromkeys([*_SYSTEM, *own]))
         return {
             "cage": self._cage,
             "controls": controls,
             "readable": readable,
+            "hidden": _hidden(readable),
             "prefix": prefix,
             "temporary": _temporary(),
         }
+
+
+def _hidden(readable: list[str]) -> list[str]:
+    """Folders of installed packages below the readable ones, and this package itself where it lies there."""
+    found = [path for folder in readable for path in Path(folder).glob("python3*/*-packages")]
+    found.append(Path(agent_envs.__file__).parent)
+    paths = dict.fromkeys(text for path in found for text in (str(path), os.path.realpath(path)))
+    return [path for path in paths if any(path.startswith(folder + os.sep) for folder in readable)]
 
 
 def _temporary() -> str:

@@ -244,3 +244,66 @@ def test_values_are_shown_alike_and_shortly() -> None:
     assert show({3, 1, 2}) == "{1, 2, 3}" and show((1,)) == "(1,)" and show({"b": [1, None]}) == "{'b': [1, None]}"
     assert show(10**5000) == "a number of 16610 bits" and show(set()) == "set()" and show("\ud800") == "'\\ud800'"
     assert show("x" * 500) == f"'{'x' * 38} … {'x' * 38}'" and len(show(list(range(999)))) <= 81
+
+
+def colliding(count: int) -> str:
+    """A set whose numbers all have the same hash: reading it takes time that grows with the square of their number."""
+    numbers = ((2**61 - 1) * (number + 1) for number in range(count))
+    return '["S",[' + ",".join(f'["i","{number:x}"]' for number in numbers) + "]]"
+
+
+def test_reading_takes_no_longer_than_the_expected_value_allows() -> None:
+    assert decode(colliding(3), {1, 2, 3}) == {(2**61 - 1) * number for number in (1, 2, 3)}
+    with pytest.raises(ValueError, match="too large"):
+        decode(colliding(2000), {1})
+    many = ["x" * 300] * 400  # a text of that length may be read, but not so many keys
+    with pytest.raises(ValueError, match="no plain value"):
+        decode(colliding(2000), many)
+    with pytest.raises(ValueError, match="no plain value"):
+        decode('["d",[' + ",".join(['["i","1"]'] * 2000) + "]]", many)
+    assert decode(colliding(300)) == decode(colliding(300), set(range(300)))  # the controls
+
+
+DAEMON = """import os, time
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(20)
+        time.sleep({seconds})
+        os._exit(0)
+    time.sleep(0.05)"""
+LEAVES = {
+    "a file": "open('left', 'w').close()",
+    "a changed file": "open('main.py', 'a').write(chr(35))",
+    "a file far away": "open(os.path.join(tempfile.gettempdir(), 'left'), 'w').close()",
+    "a folder": "os.makedirs('a/b')",
+    "a daemon": DAEMON.replace("{seconds}", "20"),
+    "a daemon of a daemon": DAEMON.replace("{seconds}", "0"),
+}
+SEES = """
+def f(x):
+    import os, tempfile
+    found = [name for name in os.listdir('.') if name != 'main.py'] + os.listdir(tempfile.gettempdir())
+    found += os.listdir('/dev/shm')
+    changed = chr(35) in open('main.py').read()
+    ours = ('1', str(os.getpid()), str(os.getppid()))
+    others = [name for name in os.listdir('/proc') if name.isdigit() and name not in ours]
+    LEAVE
+    return [found, changed, others]
+"""
+
+
+@pytest.mark.parametrize("what", LEAVES)
+def test_no_check_sees_what_another_left(sandbox: Sandbox, what: str) -> None:
+    files = {"main.py": SEES.replace("LEAVE", LEAVES[what])}
+    done = check(sandbox, files, [Case("main", f"f({x})", [[], False, []]) for x in range(4)])
+    assert all(one.passed for one in done), done
+
+
+def test_a_clock_that_is_switched_off_is_no_help(sandbox: Sandbox) -> None:
+    text = (
+        "import signal, time\ndef f(x):\n    signal.setitimer(signal.ITIMER_PROF, 0)\n"
+        "    end = time.process_time() + x\n    while time.process_time() < end:\n        pass\n    return x\n"
+    )
+    done = check(sandbox, {"main.py": text}, [Case("main", f"f({x})", x) for x in (0.0, 0.8, 0.01)], seconds=0.2)
+    assert [one.passed for one in done] == [True, False, True] and done[1].got == "timeout"

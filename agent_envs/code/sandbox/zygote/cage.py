@@ -94,6 +94,10 @@ class Cage(ABC):
         """What the system counted, before `leave`."""
         return Events()
 
+    def counted(self) -> Events:
+        """What the system counted since the cage was made."""
+        return Events()
+
     @property
     def shown(self) -> str:
         """How `work` reads in what a run prints; the same for all cages."""

@@ -13,9 +13,11 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from agent_envs.code.sandbox.zygote import stale
 from agent_envs.code.sandbox.zygote.group import Tree, put, settled
 
 _CONTROLLERS = ("memory", "pids")
+_PREFIX = "turnwise-held-"
 
 
 def make_trees(owner: int) -> list[Tree]:
@@ -24,7 +26,10 @@ def make_trees(owner: int) -> list[Tree]:
     Raises OSError where this process may not make such folders.
     """
     places = list(_places())
-    name = f"turnwise-{os.urandom(6).hex()}"
+    for _, folder in places:
+        for parent in (folder, *folder.parents[:3]):
+            stale.sweep(str(parent), _PREFIX, lambda path: remove_folder(Path(path)))
+    name = f"{_PREFIX}{os.urandom(6).hex()}"
     made: list[Tree] = []
     try:
         for controllers, folder in places:
@@ -47,7 +52,9 @@ def _make(version: int, path: Path, owner: int) -> Tree:
     if version == 2:
         for file in ("cgroup.procs", "cgroup.subtree_control"):
             os.chown(path / file, owner, -1)
-    return Tree(version, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), str(path))
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stale.hold(fd)
+    return Tree(version, fd, str(path))
 
 
 def _delegated(here: Path) -> Iterator[Path]:

@@ -37,7 +37,7 @@ class ContainerCage(Cage):
         linux.adopt_orphans()
 
     def enter(self, bounds: Bounds) -> None:
-        self._before = _counted()
+        self._before = self.counted()
 
     @contextmanager
     def as_owner(self) -> Iterator[None]:
@@ -65,18 +65,17 @@ class ContainerCage(Cage):
         return kill_everybody()
 
     def events(self) -> Events:
-        now = _counted()
+        now = self.counted()
         return Events(now.oom - self._before.oom, now.refused - self._before.refused)
+
+    def counted(self) -> Events:
+        return counted(partial(_text, folder) for folder in _CGROUP)
 
     def leave(self) -> None:
         with self.as_owner():
             for folder in _FOLDERS:
                 for name in os.listdir(folder):
                     remove(os.path.join(folder, name))
-
-
-def _counted() -> Events:
-    return counted(partial(_text, folder) for folder in _CGROUP)
 
 
 def _text(folder: str, file: str) -> str:

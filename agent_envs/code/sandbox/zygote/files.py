@@ -16,6 +16,10 @@ from typing import NamedTuple
 
 _DEPTH = 32
 _ENTRIES = 10_000
+_NAMES = 1 << 20
+"""Bytes of all names of changed files together: a program chooses them."""
+_TOLD = 100
+"""Most names of skipped files."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -25,7 +29,7 @@ class Collected(NamedTuple):
     changed: dict[str, bytes]
     deleted: list[str]
     skipped: list[str]
-    """Names that are no regular files, too large, too deep, too many or unreadable."""
+    """Names that are no regular files, too large, too long, too deep, too many or unreadable (100 at most)."""
 
 
 def put(folder: str, files: Mapping[str, bytes]) -> None:
@@ -41,24 +45,29 @@ def take(folder: str, given: Mapping[str, bytes], most: int) -> Collected:
     """What changed against ``given``, of at most ``most`` bytes together."""
     changed: dict[str, bytes] = {}
     skipped: list[str] = []
-    seen: set[str] = set()
-    room = most
+    left = set(given)
+    room, names = most, _NAMES
     top = os.open(folder, _READ | os.O_DIRECTORY)
     try:
         for name, parent, entry in _entries(top, skipped):
-            seen.add(name)
-            data = _content(parent, entry, max(room, len(given.get(name, b""))))
-            if data is None:
-                skipped.append(name)
-            elif data != given.get(name):
-                if len(data) > room:
-                    skipped.append(name)
-                else:
-                    changed[name] = data
-                    room -= len(data)
+            left.discard(name)
+            before, length = given.get(name), len(name.encode())
+            data = _content(parent, entry, max(room, len(before or b"")))
+            if data is not None and data == before:
+                continue
+            if data is None or len(data) > room or length > names:
+                _skip(skipped, name)
+            else:
+                changed[name] = data
+                room, names = room - len(data), names - length
     finally:
         os.close(top)
-    return Collected(changed, sorted(set(given) - seen), sorted(skipped)[:100])
+    return Collected(changed, sorted(left), sorted(skipped))
+
+
+def _skip(skipped: list[str], name: str) -> None:
+    if len(skipped) < _TOLD:
+        skipped.append(name)
 
 
 def _entries(top: int, skipped: list[str]) -> Iterator[tuple[str, int, str]]:
@@ -68,12 +77,13 @@ def _entries(top: int, skipped: list[str]) -> Iterator[tuple[str, int, str]]:
         prefix = where.removeprefix(".").removeprefix("/") + "/" if where != "." else ""
         folders[:] = sorted(filter(_speakable, folders))
         if prefix.count("/") >= _DEPTH:
-            skipped += [prefix + name for name in folders]
+            for name in folders:
+                _skip(skipped, prefix + name)
             folders.clear()
         for name in sorted(filter(_speakable, names)):
             count += 1
             if count > _ENTRIES:
-                skipped.append(prefix + name)
+                _skip(skipped, prefix + name)
                 return
             yield prefix + name, folder, name
 

@@ -75,9 +75,13 @@ class Group:
                 raise
 
 
-def prefer_for_killing() -> None:
-    """When the group's memory is spent, this process and its children go first, and those that watch them stay."""
-    fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+def prefer_for_killing(proc: int | None = None) -> None:
+    """When the group's memory is spent, this process and its children go first, and those that watch them stay.
+
+    ``proc``: a descriptor of a /proc that can be written, where the one in sight cannot.
+    """
+    path = "/proc/self/oom_score_adj" if proc is None else "self/oom_score_adj"
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
     try:
         os.write(fd, b"1000")
     finally:

@@ -6,7 +6,7 @@ Invariants:
 - When the process that uses the sandbox ends in any way, so does the zygote and every run, and nothing is left.
 
 ``main(config)`` is called in a bare interpreter without an environment. ``config``: ``cage``, ``control`` (socket for
-the zygote's orders), ``readable`` and ``prefix`` (folders), ``temporary`` (folder for temporary files).
+the zygote's orders), ``readable``, ``hidden`` and ``prefix`` (folders), ``temporary`` (folder for temporary files).
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from agent_envs.code.sandbox.zygote import cgroup, files, linux, loop, reach, wire
+from agent_envs.code.sandbox.zygote import cgroup, files, linux, loop, reach, stale, wire
 from agent_envs.code.sandbox.zygote.cage import Cage, Refused
 from agent_envs.code.sandbox.zygote.group import Tree
+
+_PREFIX = "turnwise-sandbox-held-"
+"""Folders of this name are held while they are used (`stale`)."""
 
 
 class _Ended(Exception):  # noqa: N818
@@ -94,9 +97,11 @@ def _trees(user: int) -> tuple[list[Tree], str]:
 
 
 def _folder(parent: str, user: int) -> str:
-    folder = os.path.join(parent, f"turnwise-sandbox-{os.urandom(8).hex()}")
+    stale.sweep(parent, _PREFIX, files.remove)
+    folder = os.path.join(parent, f"{_PREFIX}{os.urandom(8).hex()}")
     try:
         os.mkdir(folder, 0o700)
+        stale.hold(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
         raise Refused(
             f"no temporary folder can be written ({error.strerror})",
@@ -114,12 +119,13 @@ def _become_zygote(config: Mapping[str, Any], user: int, trees: list[Tree], fold
         linux.die_with_parent(signal.SIGKILL)
         os.setsid()
         readable = [path for path in config["readable"] if os.path.isdir(path)]
+        hidden = config["hidden"]
         if user != os.geteuid():
             reach.make_visible([config["prefix"]])
             reach.become(user)
             linux.die_with_parent(signal.SIGKILL)
         try:
-            cage = _cage(config["cage"], readable, trees, folder)
+            cage = _cage(config["cage"], readable, hidden, trees, folder)
             loop.warm()
             cage.start()
         except Refused as refused:
@@ -134,16 +140,16 @@ def _become_zygote(config: Mapping[str, Any], user: int, trees: list[Tree], fold
         os._exit(3)
 
 
-def _cage(name: str, readable: list[str], trees: list[Tree], folder: str) -> Cage:
+def _cage(name: str, readable: list[str], hidden: list[str], trees: list[Tree], folder: str) -> Cage:
     match name:
         case "namespace":
             from agent_envs.code.sandbox.zygote.namespace import NamespaceCage
 
-            return NamespaceCage(readable, trees)
+            return NamespaceCage(readable, hidden, trees)
         case "landlock":
             from agent_envs.code.sandbox.zygote.landlock import LandlockCage
 
-            return LandlockCage(folder, readable)
+            return LandlockCage(folder, readable, hidden)
         case _:
             from agent_envs.code.sandbox.zygote.process import ProcessCage
 

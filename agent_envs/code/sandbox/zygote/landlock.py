@@ -27,18 +27,14 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 class LandlockCage(FolderCage):
     """The kernel's file rules for a process without privileges."""
 
-    def __init__(self, base: str, readable: Sequence[str]) -> None:
+    def __init__(self, base: str, readable: Sequence[str], hidden: Sequence[str]) -> None:
         super().__init__(base)
-        self._readable = [
-            *readable,
-            "/bin",
-            "/lib",
-            "/lib32",
-            "/lib64",
-            "/sbin",
-            "/etc/ld.so.cache",
-            "/etc/alternatives",
-        ]
+        folders = [*readable, "/bin", "/lib", "/lib32", "/lib64", "/sbin", "/etc/ld.so.cache", "/etc/alternatives"]
+        self._readable: list[str] = []
+        self._listed: list[str] = []
+        """Folders of which some parts are hidden: their names can be read."""
+        for folder in dict.fromkeys(map(os.path.realpath, folders)):
+            _around(folder, hidden, self._readable, self._listed)
         self._filter = seccomp.program(os.uname().machine, alone=_SOMEBODY)
 
     def start(self) -> None:
@@ -62,6 +58,8 @@ class LandlockCage(FolderCage):
         files = _READ | _EXECUTE
         for path in self._readable:
             _allow(ruleset, path, files, _LIST)
+        for path in self._listed:
+            _allow(ruleset, path, 0, _LIST)
         for path in _DEVICES:
             _allow(ruleset, path, _READ | _WRITE, 0)
         for path in (self.work, self.temporary):
@@ -72,6 +70,18 @@ class LandlockCage(FolderCage):
 
     def end(self, pid: int) -> bool:
         return False  # it cannot start another process
+
+
+def _around(path: str, hidden: Sequence[str], readable: list[str], listed: list[str]) -> None:
+    """Adds to ``readable`` what covers ``path`` but the hidden parts, and to ``listed`` the folders that hold these."""
+    if any((os.path.realpath(path) + os.sep).startswith(other + os.sep) for other in hidden):
+        return
+    if any(other.startswith(path + os.sep) for other in hidden):
+        listed.append(path)
+        for name in sorted(os.listdir(path)):
+            _around(os.path.join(path, name), hidden, readable, listed)
+    else:
+        readable.append(path)
 
 
 def _allow(ruleset: int, path: str, files: int, folders: int) -> None:

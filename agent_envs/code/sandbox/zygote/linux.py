@@ -12,6 +12,7 @@ import signal
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS = 0x20000, 0x02000000, 0x04000000
 CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x08000000, 0x10000000, 0x20000000, 0x40000000
 CLONE_THREAD = 0x10000
+MS_RDONLY = 1
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
@@ -153,14 +154,14 @@ def landlock_ruleset(files: int, network: int, scopes: int) -> int:
     return _syscall("landlock_create_ruleset", _LANDLOCK_CREATE, value, ctypes.sizeof(value), 0)
 
 
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("rights", ctypes.c_uint64), ("folder", ctypes.c_int32))
+
+
 def landlock_allow(ruleset: int, rights: int, folder: int) -> None:
     """Allows ``rights`` on the file or below the folder behind the descriptor ``folder``."""
-
-    class Beneath(ctypes.Structure):
-        _pack_ = 1
-        _fields_ = (("rights", ctypes.c_uint64), ("folder", ctypes.c_int32))
-
-    value = Beneath(rights, folder)
+    value = _Beneath(rights, folder)
     _syscall("landlock_add_rule", _LANDLOCK_ADD, ruleset, 1, ctypes.pointer(value), 0)
 
 

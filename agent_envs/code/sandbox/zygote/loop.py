@@ -76,10 +76,13 @@ def serve_stream(cage: Cage, source: int, sink: int) -> None:
         ready = poller.poll()
         if not ready[0][1] & select.POLLIN:
             os._exit(0)
+        before = cage.counted()
         pid = cage.fork()
         if pid == 0:
             _serve_one(cage, source, sink)
-        os.waitpid(pid, 0)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status) and cage.counted().oom > before.oom:  # the program had its supervisor killed
+            wire.write(sink, wire.pack({"oom": True}))
         slot.reap()  # what the engine started in here
 
 

@@ -37,8 +37,8 @@ _RUN = linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC | linux.CLONE
 class NamespaceCage(Cage):
     """A small system of its own for every run."""
 
-    def __init__(self, readable: Sequence[str], trees: list[Tree]) -> None:
-        self._readable = readable
+    def __init__(self, readable: Sequence[str], hidden: Sequence[str], trees: list[Tree]) -> None:
+        self._readable, self._hidden = readable, hidden
         self._trees = trees
         self._group: Group | None = None
         self._filter = seccomp.program(os.uname().machine)
@@ -56,7 +56,7 @@ class NamespaceCage(Cage):
             _map_user(self._proc, user, group)
         _continue_as_first()
         with _step("mount a file system in a user namespace"):
-            self._shows_processes = tree.make_root(self._readable)
+            self._shows_processes = tree.make_root(self._readable, self._hidden)
         socket.sethostname("sandbox")
 
     def settle(self) -> None:
@@ -78,7 +78,7 @@ class NamespaceCage(Cage):
     def confine(self, bounds: Bounds) -> None:
         linux.set_dumpable(True)
         if self._group is not None:
-            prefer_for_killing()
+            prefer_for_killing(self._proc)
         linux.unshare(linux.CLONE_NEWUSER)
         linux.set_dumpable(True)
         _map_user(self._proc, _INSIDE, _INSIDE)

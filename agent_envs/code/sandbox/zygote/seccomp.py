@@ -24,6 +24,8 @@ _TERMINAL = (0x5401, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """ioctl: TCGETS TIOCGPGRP TIOCSPGRP TIOCGWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX."""
 _PRCTL = (1, 2, 3, 4, 15, 16, 21, 23, 39)
 """PR_SET/GET_PDEATHSIG GET/SET_DUMPABLE SET/GET_NAME GET_SECCOMP CAPBSET_READ GET_NO_NEW_PRIVS."""
+_LOCKS = (6, 7, 37, 38, 1024, 1026)
+"""fcntl: F_SETLK F_SETLKW F_OFD_SETLK F_OFD_SETLKW F_SETLEASE F_NOTIFY: kernel memory that nothing bounds."""
 _SET_PIPE_SIZE, _SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX = 1031, 8, 10, 15
 _ALONE = """
 fork vfork clone chmod fchmodat fchmodat2 chown lchown fchownat utime utimes futimesat utimensat truncate setpgid
@@ -72,7 +74,7 @@ def _looked_at(alone: int | None) -> dict[str, list[Instruction]]:
         "socket": [_fails(errno.EAFNOSUPPORT)],
         "socketpair": _only(0, (1,), errno.EAFNOSUPPORT),
         "ioctl": _only(1, _TERMINAL, errno.ENOTTY),
-        "fcntl": _never(1, (_SET_PIPE_SIZE, *owner)),
+        "fcntl": _never(1, (_SET_PIPE_SIZE, *_LOCKS, *owner)),
         "prctl": _only(0, [option for option in _PRCTL if option not in pdeath], errno.EPERM),
         "prlimit64": _only(0, (0,), errno.EPERM),
         "personality": _only(0, (0xFFFFFFFF,), errno.EPERM),

@@ -29,8 +29,10 @@ _DEVICE_LINKS = {
 }
 
 
-def make_root(readable: Sequence[str]) -> bool:
+def make_root(readable: Sequence[str], hidden: Sequence[str]) -> bool:
     """Makes ``readable`` folders of the host, and little else, the whole file system of this mount namespace.
+
+    The folders ``hidden`` below them are empty.
 
     Returns whether the kernel lets runs have a /proc of their own; in a container whose /proc is masked it does not.
     Raises OSError.
@@ -50,6 +52,10 @@ def make_root(readable: Sequence[str]) -> bool:
     for path, fd in shared.items():
         if path not in links:
             _bind(fd, top / path.lstrip("/"), linux.ATTR_NODEV | linux.ATTR_NOSUID)
+    for path in hidden:
+        if (top / path.lstrip("/")).is_dir():
+            flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_RDONLY
+            linux.mount("tmpfs", str(top / path.lstrip("/")), "tmpfs", flags, "size=4k,nr_inodes=1")
     for path, target in links.items():
         (top / path.lstrip("/")).symlink_to(target)
     for name, fd in devices.items():
@@ -93,5 +99,6 @@ def mount_box(disk: int, inodes: int, *, proc: bool) -> None:
         os.mkdir(f"{BOX}/{name}", 0o755)
         linux.mount(f"{BOX}/{name}", place, None, linux.MS_BIND)
     linux.mount("tmpfs", BOX, "tmpfs", flags, "size=4k,nr_inodes=1")  # covered: to unmount it takes the kernel long
-    if proc:  # the processes of this run, and nothing about the machine
-        linux.mount("proc", "/proc", "proc", flags | linux.MS_NOEXEC, "subset=pid,hidepid=2")
+    if proc:  # the processes of this run, and nothing about the machine; written, it would make the supervisor go first
+        flags |= linux.MS_NOEXEC | linux.MS_RDONLY
+        linux.mount("proc", "/proc", "proc", flags, "subset=pid,hidepid=2")

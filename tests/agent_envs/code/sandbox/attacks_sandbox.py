@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks import Attack, followed
+from attacks import Attack, above, followed
 
 SANDBOX = [
     Attack(
@@ -30,6 +30,56 @@ end(pids)
 """,
         lambda seen: "",  # the supervisor's end is a fault
         control=False,
+    ),
+    Attack(
+        "have its supervisor killed for want of memory",
+        """
+def last():
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("0" if G["floods"] else "1000")
+said = tries(last)
+if G["floods"]:
+    def eat():
+        last()
+        held = []
+        while True:
+            held.append(touched(1 << 18))
+    pids = children(12, eat)
+    time.sleep(1.0)
+    end(pids)
+say(spared=said)
+""",
+        lambda seen: "it chose who is killed" if seen.said["spared"] else "",  # the supervisor's end is a fault
+    ),
+    Attack(
+        "an answer of long names",  # without a wall they are bounded, too: the control is the suite before it was
+        """
+for _ in range(30):
+    os.mkdir("d" * 246)
+    os.chdir("d" * 246)
+made = 0
+for at in range(4000):
+    try:
+        open(f"{at:05}".rjust(246, "n"), "w").close()
+    except OSError:
+        break
+    made += 1
+say(made=made)
+""",
+        lambda seen: "" if sum(len(name.encode()) for name in seen.result.files) <= 1 << 20 else "all names came back",
+        control=False,
+    ),
+    Attack(
+        "record locks, which are memory of the kernel's",
+        """
+import fcntl
+held = 0
+with open("locked", "w") as file:
+    for at in range(100):
+        held += tries(lambda: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2 * at))
+say(held=held)
+""",
+        above("held", lambda seen: 0, "locks"),
     ),
     Attack(
         "kill what supervises it",

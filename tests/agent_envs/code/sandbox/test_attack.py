@@ -83,6 +83,7 @@ def test_every_attack_has_a_control() -> None:
     without = {attack.name for attack in ATTACKS if not attack.control and attack not in _BARE}
     assert without == {  # why is said at each of them
         "spend the memory of what supervises it",
+        "an answer of long names",
         "much memory in many processes",
         "a helper holds the output",
         "forge its result",

@@ -153,6 +153,7 @@ def test_every_wall_that_is_open_is_seen(open_wall: Sandbox, tmp_path: Path) -> 
     assert probe._did(open_wall, "word", str(secret)) == [
         "read a file of the host",
         "write a file of the host",
+        "read the reference solutions of the coding tasks",
         "connect to this machine",
         "connect to a socket of another program",
         "signal a process of the host",

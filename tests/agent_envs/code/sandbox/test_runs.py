@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from attack_run import descendants
 from conftest import LIMITS, opened
 
-from agent_envs.code.sandbox import Sandbox, SandboxFault, SandboxJob, Status, warm
+from agent_envs.code.sandbox import Sandbox, SandboxFault, SandboxJob, Status, bundle, warm
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.sandbox.warm import WarmSandbox
 
@@ -236,3 +237,67 @@ def test_a_worker_keeps_to_its_processor_when_there_is_one_for_each_and_programs
             assert alone == (two if workers == 2 else set())
     finally:
         os.sched_setaffinity(0, every)
+
+
+@pytest.mark.parametrize("wall", ["namespace", "landlock", "unsafe-process"])
+def test_after_a_fault_comes_a_run(wall: str) -> None:
+    with opened(wall) as sandbox:
+        assert isinstance(sandbox, WarmSandbox)
+        for _ in range(2):
+            ends = threading.Timer(0.3, lambda: os.kill(sandbox.pid, signal.SIGKILL))
+            ends.start()
+            with pytest.raises(SandboxFault):
+                sandbox.run(["python", "-c", "import time; time.sleep(8)"])
+            ends.join()
+            assert sandbox.run(["python", "-c", "print(1)"]).stdout == b"1\n"
+
+
+def test_an_answer_that_is_too_large_ends_its_own_run_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened("namespace", workers=2) as sandbox:
+        pid = sandbox.pid  # type: ignore[attr-defined]
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(sandbox.run, ["python", "-c", "import time; time.sleep(1.5); print(1)"])
+            time.sleep(0.5)
+            monkeypatch.setattr(warm, "most_bytes", lambda job: 100)
+            with pytest.raises(SandboxFault, match="did not answer as it must"):
+                sandbox.run(["python", "-c", "print(2)"])
+            monkeypatch.undo()
+            assert other.result().stdout == b"1\n"
+        assert sandbox.pid == pid  # type: ignore[attr-defined]
+        assert sandbox.run(["python", "-c", "print(3)"]).stdout == b"3\n"
+
+
+_KILLED = """
+import time
+from agent_envs.code.sandbox.choose import open_sandbox
+walls = [open_sandbox("namespace"), open_sandbox("landlock")]
+for wall in walls:
+    print(wall.pid, *wall.made, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_killed_sandbox_left_is_swept_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened("namespace").close()
+    opened("landlock").close()
+    user = subprocess.Popen([sys.executable, "-c", _KILLED], stdout=subprocess.PIPE, text=True)
+    assert user.stdout is not None
+    lines = [user.stdout.readline().split() for _ in range(2)]
+    made = [Path(path) for _, *paths in lines for path in paths]
+    assert made and all(path.exists() for path in made)
+    user.send_signal(signal.SIGSTOP)
+    for pid, *_ in lines:
+        os.kill(int(pid), signal.SIGKILL)
+    user.kill()
+    user.wait()
+    time.sleep(0.5)
+    assert any(path.exists() for path in made)  # the control: nobody cleaned up
+    opened("namespace").close()
+    assert any(path.exists() for path in made)  # young folders may be about to be held
+    sources = {name: text.replace("_YOUNG = 60.0", "_YOUNG = 0.0") for name, text in bundle._sources().items()}
+    monkeypatch.setattr(bundle, "_sources", lambda: sources)
+    with opened("landlock") as used:  # which is held, however old
+        for wall in ("namespace", "landlock"):
+            opened(wall).close()
+        assert not any(path.exists() for path in made)
+        assert all(Path(path).exists() for path in used.made)  # type: ignore[attr-defined]
