@@ -58,8 +58,10 @@ class SamplingSettings:
             raise ValueError(f"top_p must lie above 0 and up to 1, not {self.top_p}")
         if self.top_k < 0:
             raise ValueError(f"top_k must not be negative, but is {self.top_k}")
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be above 0, not {self.temperature}; for the best token set greedy")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(
+                f"temperature must be above 0 and finite, not {self.temperature}; for the best token set greedy"
+            )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ no tokens; the last allowed turn goes on to the end of the message.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -25,6 +26,8 @@ from agents.tree.episode import Episode, Job
 EMPTY = "Tool({}) returned empty output."
 CALL_LIMIT = "The limit of calls was reached."
 """For the record; the agent, whose episode has ended, does not read it."""
+MOST_REWARD = 3.4028234663852886e38
+"""The largest float32: returns and losses are computed from rewards of that type."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class ReAct:
         """The environment's answer to the action after ``done`` others, as the agent gets it."""
         with blamed(Stage.STEP):
             observation, reward, terminated, truncated, info = self.env.step(text)
+        check_answer(reward, info, over=terminated or truncated)
         if terminated or truncated:
             return observation, reward, terminated, truncated, info
         if self.settings.call_limit and done >= self.settings.call_limit:
@@ -116,7 +120,7 @@ class ReAct:
         observation, reward, terminated, truncated, info = self._step(text, len(episode.turns))
         self.length += len(completion.tokens)
         if self.thoughts is not None:
-            terminated, truncated = self._message_ends(completion, terminated, truncated, success=info["success"])
+            terminated, truncated = self._message_ends(completion, terminated, truncated, success=info.get("success"))
             info = info | ({"oracle": 0.0} if truncated and "oracle" in info else {})
         action = Node(
             Kind.ACTION,
@@ -135,7 +139,7 @@ class ReAct:
             oracle=oracle_of(info),
         )
         if terminated or truncated:
-            state.success = bool(info["success"])
+            state.success = bool(info.get("success"))
         elif self.thoughts is None:
             closed = completion.stop is StopReason.END
             state.tokens = self.chat.observation(observation, closed=closed)
@@ -198,6 +202,25 @@ Player = Callable[[PlayableEnv, Chat, Job, int, ReActSettings], ReAct]
 def anchor(observation: str) -> str:
     """Identity of an observation; an empty one, which every state may have, is like no other and has none."""
     return observation and blake2b(observation.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def check_answer(reward: float, info: Mapping[str, Any], *, over: bool) -> None:
+    """Raises EnvFault for a reward that is no finite float32, and for an end without a verdict or plain metrics."""
+    metrics = info.get("metrics", {})
+    if not abs(reward) <= MOST_REWARD:
+        problem = f"the reward {reward} is not a finite float32"
+    elif over and type(info.get("success")) is not bool:
+        problem = f"info['success'] must be True or False at the end, not {info.get('success')!r:.80}"
+    elif not (isinstance(metrics, Mapping) and all(map(_is_metric, metrics.items()))):
+        problem = f"info['metrics'] must hold finite numbers by name, not {metrics!r:.80}"
+    else:
+        return
+    raise EnvFault(FaultKind.GARBAGE, Stage.STEP, problem)
+
+
+def _is_metric(item: tuple[Any, Any]) -> bool:
+    name, value = item
+    return isinstance(name, str) and isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def oracle_of(info: Mapping[str, Any]) -> float | None:

@@ -22,7 +22,7 @@ class ReActSettings:
     """Record the environment's own chance of success in every state. The agent never sees it."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, call_limit=0)
+        check_ranges(self, max_action_tokens=1, max_tokens=2, call_limit=0)
 
 
 @dataclass(frozen=True)

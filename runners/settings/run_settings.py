@@ -27,6 +27,9 @@ OLD_PRETRAIN = {"foretell": "predict"}
 """Names of settings of the tiny model in run folders of version 0.1."""
 
 
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
 @dataclass(frozen=True)
 class Train:
     """Train an agent with reinforcement learning over many turns."""
@@ -130,7 +133,7 @@ class Train:
     device: str = "auto"
     """Device of the model: auto, cpu, cuda, …"""
     dtype: str = "float32"
-    """Type of the frozen weights: float32, bfloat16 or auto (as saved)."""
+    """Type of the frozen weights: float32, bfloat16, float16 or auto (as saved)."""
     threads: int = 1
     """Torch threads in this process; small models are fastest with one."""
 
@@ -151,6 +154,11 @@ class Train:
             *("replay_updates", "save_every", "keep_last", "max_skipped"),
         )
         check_ranges(self, **dict.fromkeys(least_0, 0), **dict.fromkeys(least_1, 1))
+        check_ranges(self, seed=(0, 2**63 - 1), slots=(1, 65_536), threads=(1, 1024), lr=(0, 100), value_lr=(0, 100))
+        if not self.max_grad_norm > 0:
+            raise ValueError(f"max_grad_norm must be above 0, not {self.max_grad_norm}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
         if not self.replay_steps and (self.replay_body or self.replay_updates != 4):
             raise ValueError("replay_updates and replay_body only work with replay_steps")
         if not 0 <= self.correction_low < 1 < self.correction_high:

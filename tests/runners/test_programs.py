@@ -36,6 +36,17 @@ CASES: dict[str, tuple[str, list[str], str]] = {
     "bad flag": ("train", ["--epizodes", "8"], "unknown flag --epizodes: did you mean --episodes"),
     "bad value": ("train", ["--episodes", "many"], "--episodes"),
     "value out of range": ("train", ["--episodes", "0"], "episodes must be at least 1"),
+    "learning rate nan": ("train", ["--lr", "nan"], "lr must be from 0 to 100, not nan"),
+    "learning rate below 0": ("train", ["--value-lr", "-1"], "value_lr must be from 0 to 100, not -1.0"),
+    "gradient norm 0": ("train", ["--max-grad-norm", "0"], "max_grad_norm must be above 0, not 0.0"),
+    "gradient norm nan": ("train", ["--max-grad-norm", "nan"], "max_grad_norm must be above 0, not nan"),
+    "temperature inf": ("train", ["--temperature", "inf"], "temperature must be above 0 and finite, not inf"),
+    "no tokens": ("train", ["--react.max-tokens", "1"], "max_tokens must be at least 2, not 1"),
+    "no tokens of an action": ("train", ["--react.max-action-tokens", "0"], "max_action_tokens must be at least 1"),
+    "unknown dtype": ("train", ["--dtype", "float8"], "dtype must be one of auto, float32, bfloat16, float16"),
+    "too many slots": ("train", ["--slots", "100000000"], "slots must be from 1 to 65536, not 100000000"),
+    "too large a seed": ("train", ["--seed", "1" + "0" * 23], "seed must be from 0 to 9223372036854775807"),
+    "too many threads": ("train", ["--threads", "1000000"], "threads must be from 1 to 1024, not 1000000"),
     "workers without a number": ("train", ["--workers", "ray"], "workers must be a number, or NAME:NUMBER"),
     "unknown workers": (
         "train",
@@ -70,7 +81,7 @@ CASES: dict[str, tuple[str, list[str], str]] = {
     ),
     "evaluate: unknown environment": ("evaluate", ["--env", "x"], "unknown environment 'x'"),
     "evaluate: bad flag": ("evaluate", ["--samples", "0"], "samples must be at least 1"),
-    "evaluate: bad temperature": ("evaluate", ["--temperature", "0"], "temperature must be above 0, not 0.0"),
+    "evaluate: bad temperature": ("evaluate", ["--temperature", "0"], "temperature must be above 0 and finite, not 0.0"),
     "pretrain: bad flag": ("pretrain", ["--env", "identity", "--pretrain.step", "3"], "--pretrain.steps"),
 }
 

@@ -51,7 +51,7 @@ def test_of_whole_samples_nothing_is_said(tmp_path: Path) -> None:
     [
         (("--top-p", "0"), "top_p must lie above 0 and up to 1, not 0.0"),
         (("--top-k", "-1"), "top_k must not be negative, but is -1"),
-        (("--temperature", "0"), "temperature must be above 0, not 0.0"),
+        (("--temperature", "0"), "temperature must be above 0 and finite, not 0.0"),
     ],
 )
 def test_settings_that_cannot_be_are_one_line(tmp_path: Path, argv: tuple[str, ...], says: str) -> None:
