@@ -81,7 +81,11 @@ CASES: dict[str, tuple[str, list[str], str]] = {
     ),
     "evaluate: unknown environment": ("evaluate", ["--env", "x"], "unknown environment 'x'"),
     "evaluate: bad flag": ("evaluate", ["--samples", "0"], "samples must be at least 1"),
-    "evaluate: bad temperature": ("evaluate", ["--temperature", "0"], "temperature must be above 0 and finite, not 0.0"),
+    "evaluate: bad temperature": (
+        "evaluate",
+        ["--temperature", "0"],
+        "temperature must be above 0 and finite, not 0.0",
+    ),
     "pretrain: bad flag": ("pretrain", ["--env", "identity", "--pretrain.step", "3"], "--pretrain.steps"),
 }
 

@@ -49,7 +49,8 @@ if G["floods"]:
     end(pids)
 say(spared=said)
 """,
-        lambda seen: "it chose who is killed" if seen.said["spared"] else "",  # the supervisor's end is a fault
+        # In a container it can; then the supervisor's end by memory is the program's own, and any other one a fault.
+        lambda seen: "it chose who is killed" if seen.said["spared"] and seen.capabilities.backend != "docker" else "",
     ),
     Attack(
         "an answer of long names",  # without a wall they are bounded, too: the control is the suite before it was

@@ -20,7 +20,9 @@ from conftest import LIMITS, opened
 
 from agent_envs.code.sandbox import Sandbox, SandboxFault, SandboxJob, Status, bundle, warm
 from agent_envs.code.sandbox.choose import shared_sandbox
+from agent_envs.code.sandbox.results import result_of
 from agent_envs.code.sandbox.warm import WarmSandbox
+from agent_envs.code.sandbox.zygote import wire
 
 LOCAL = ["namespace", "landlock", "unsafe-process"]
 
@@ -301,3 +303,10 @@ def test_what_a_killed_sandbox_left_is_swept_by_the_next(monkeypatch: pytest.Mon
             opened(wall).close()
         assert not any(path.exists() for path in made)
         assert all(Path(path).exists() for path in used.made)  # type: ignore[attr-defined]
+
+
+def test_memory_that_not_even_the_supervisor_survives_is_the_program_s_own_doing() -> None:
+    result = result_of(wire.pack({"oom": True}), SandboxJob(["python"]))
+    assert result.status is Status.OOM and result.exit_code is None and result.stray
+    with pytest.raises(SandboxFault):
+        result_of(wire.pack({"fault": "no memory"}), SandboxJob(["python"]))
