@@ -70,14 +70,14 @@ class Action:
 
 
 class ActionError(Exception):
-    """Why an action was refused, in each language; the turn counts, the state does not change."""
+    """Why an action was refused, in English and where there is one in Chinese; the turn counts, the state stays."""
 
-    def __init__(self, en: str, zh: str) -> None:
+    def __init__(self, en: str, zh: str = "") -> None:
         super().__init__(en)
         self.en, self.zh = en, zh
 
     def text(self, language: str) -> str:
-        return self.zh if language == "zh" else self.en
+        return self.zh if language == "zh" and self.zh else self.en
 
 
 class Grammar:

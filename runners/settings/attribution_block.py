@@ -5,6 +5,7 @@ Invariant: every key of it becomes a setting of ours or is refused with one line
 
 from collections.abc import Mapping
 from dataclasses import fields
+from enum import StrEnum
 from typing import Any
 
 from algorithms.adca import ADCA
@@ -18,6 +19,8 @@ _TO_JUDGE = {
     "llm_evaluation_log_dir": "log_dir",
 }
 _INNER = {f.name for f in fields(ADCA)} - {"enable", "group"}
+_CHOICES = {f.name for f in fields(ADCA) if isinstance(f.default, StrEnum)}
+"""Settings that their authors' code reads in any case."""
 _OUTER = {"enable", "skip_type", "enable_adca_metric", "overall_score_source", *_TO_JUDGE}
 _REFUSED = {
     "prm_steps": "say prm_epoch, in passes over the training tasks",
@@ -44,6 +47,7 @@ def adopted(values: Mapping[str, Any]) -> dict[str, Any]:
             if key not in known:
                 hint = _REFUSED.get(key, f"known are {', '.join(sorted(known))}")
                 raise UserError(f"{place}.{key} does nothing here: {hint}")
+            value = value.lower() if key in _CHOICES and isinstance(value, str) else value
             if key in _TO_JUDGE:
                 judge[_TO_JUDGE[key]] = value
             elif adca.setdefault(key, value) != value:

@@ -186,3 +186,8 @@ def test_many_lines_take_linear_time(piece: str) -> None:
     with suppress(ActionError):
         LONG.parse("<action>EDIT(3)\n" + piece * (1_000_000 // len(piece)))
     assert time.process_time() - began < 2
+
+
+def test_a_refusal_needs_no_chinese_text() -> None:
+    assert ActionError("no such door").text("zh") == ActionError("no such door").text("en") == "no such door"
+    assert ActionError("no such door", "没有这扇门").text("zh") == "没有这扇门"

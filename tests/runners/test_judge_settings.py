@@ -127,6 +127,14 @@ def test_every_key_of_it_acts(tmp_path: Path, key: str, value: Any, place: str) 
     assert parts != read(tmp_path, BLOCK)[1]
 
 
+def test_schemes_are_read_in_any_case_as_their_authors_do(tmp_path: Path) -> None:
+    text = changed(adca_grpo__prm_scheme="Allocation", adca_grpo__skip_type="SKIP_SMALL_ADV")
+    adca = read(tmp_path, text)[1]["adca"]
+    assert (adca.prm_scheme, adca.skip_type) == ("allocation", "skip_small_adv")
+    with pytest.raises(UserError, match="allocations"):
+        read(tmp_path, changed(adca_grpo__prm_scheme="Allocations"))
+
+
 def test_the_documents_tables_put_two_keys_outside(tmp_path: Path) -> None:
     keys = {"skip_type": "skip_all_neg", "adca_grpo__skip_type": None, "enable_adca_metric": False}
     _, parts = read(tmp_path, changed(**keys, adca_grpo__enable_adca_metric=None))
