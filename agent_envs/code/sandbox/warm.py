@@ -24,7 +24,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import agent_envs
 from agent_envs.code.sandbox import bundle
 from agent_envs.code.sandbox.interface import (
     Capabilities,
@@ -201,7 +200,7 @@ class WarmSandbox(PooledSandbox):
 def _hidden(readable: list[str]) -> list[str]:
     """Folders of installed packages below the readable ones, and this package itself where it lies there."""
     found = [path for folder in readable for path in Path(folder).glob("python3*/*-packages")]
-    found.append(Path(agent_envs.__file__).parent)
+    found.append(Path(__file__).parents[2])
     paths = dict.fromkeys(text for path in found for text in (str(path), os.path.realpath(path)))
     return [path for path in paths if any(path.startswith(folder + os.sep) for folder in readable)]
 
