@@ -123,7 +123,9 @@ def _begun(sandbox: Sandbox, code: str, files: Mapping[str, bytes], limits: Limi
     """A run that came to the point where the submission is loaded. Raises SandboxFault."""
     for _ in range(TRIES):
         result = run(sandbox, ["python", "-c", code], files, limits=limits)
-        if b"\n%b %b\n" % (token, driver.READY) in result.stdout:
+        # Where not even the supervisor had memory left, nothing of what was said came back: the program spent it.
+        unheard = result.status is Status.OOM and not result.stdout
+        if unheard or b"\n%b %b\n" % (token, driver.READY) in result.stdout:
             return result
     raise SandboxFault(f"the run of a check does not begin ({result.status}, exit status {result.exit_code})")
 

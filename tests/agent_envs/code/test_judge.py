@@ -11,7 +11,7 @@ from agent_envs.code import driver, judge
 from agent_envs.code.judge import TRIES, Checked, check
 from agent_envs.code.memo import Memo
 from agent_envs.code.plain import is_plain
-from agent_envs.code.sandbox import RunResult, Sandbox, SandboxFault
+from agent_envs.code.sandbox import RunResult, Sandbox, SandboxFault, Status
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.task import Case
 from agent_envs.code.values import decode, same, show
@@ -307,3 +307,17 @@ def test_a_clock_that_is_switched_off_is_no_help(sandbox: Sandbox) -> None:
     )
     done = check(sandbox, {"main.py": text}, [Case("main", f"f({x})", x) for x in (0.0, 0.8, 0.01)], seconds=0.2)
     assert [one.passed for one in done] == [True, False, True] and done[1].got == "timeout"
+
+
+def test_memory_that_not_even_the_supervisor_survives_is_no_fault() -> None:
+    class Spent:
+        """A wall in which every run ends so."""
+
+        capabilities = shared_sandbox("namespace").capabilities
+
+        def run(self, *_: Any, **__: Any) -> RunResult:
+            return RunResult(Status.OOM, None, 9, b"", b"", True, 0.0, 0.0, None, stray=True)
+
+    cases = [Case("main", f"f({x})", x) for x in range(3)]
+    done = check(Spent(), {"main.py": "f = lambda x: x"}, cases)  # type: ignore[arg-type]
+    assert [(one.passed, one.got) for one in done] == [(False, "out of memory")] * 3
