@@ -3,8 +3,9 @@
 Importing this package registers the Gymnasium ids (``agent_envs/Wiki-v0`` …) and imports no environment.
 """
 
-from agent_envs.core import AnyText, BackendUnavailable, Outcome, SettingsError, Task, TaskSet, TextEnv
+from agent_envs.core import BackendUnavailable, Outcome, SettingsError, Task, TaskSet, TextEnv
 from agent_envs.registry import ENVS, env_class, make, names, register
+from agent_envs.spaces import AnyText
 
 register()
 

@@ -16,9 +16,12 @@ from agent_envs.core import SettingsError
 
 
 def cache_dir() -> Path:
-    """``$TURNWISE_CACHE``, or ``~/.cache/turnwise``. The folder need not exist yet."""
-    named = os.environ.get("TURNWISE_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "turnwise"
+    """``$TURNWISE_CACHE``, or ``turnwise`` in ``$XDG_CACHE_HOME`` or ``~/.cache``. The folder need not exist yet."""
+    if named := os.environ.get("TURNWISE_CACHE"):
+        return Path(named).expanduser()
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The XDG specification has relative paths ignored.
+    return (base if base.is_absolute() else Path.home() / ".cache") / "turnwise"
 
 
 def build_once(place: Path, build: Callable[[Path], None]) -> Path:

@@ -10,7 +10,7 @@ Invariants:
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, overload
 
@@ -19,12 +19,14 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from agent_envs.actions import Action, ActionError, Grammar
+from agent_envs.spaces import AnyText
+from agent_envs.tools import ONE_CALL, tools_of
 
 SPLITS = ("train", "valid", "test")
 
 
 class SettingsError(ValueError):
-    """A setting the user can mend; its text is one line that says how."""
+    """A setting that the user can fix; its text is one line that says how."""
 
 
 class BackendUnavailable(RuntimeError):  # noqa: N818 (a state of the world, not a mistake of the caller)
@@ -92,40 +94,6 @@ def number_after(prefix: str, task_id: str) -> int | None:
     return int(number) if number.isdecimal() and task_id == f"{prefix}{int(number)}" else None
 
 
-class AnyText(gymnasium.Space[str]):
-    """Every Unicode string. Gymnasium's `Text` enumerates its characters: slow, and never all of Unicode."""
-
-    def __init__(self, seed: int | np.random.Generator | None = None) -> None:
-        super().__init__(shape=None, dtype=None, seed=seed)
-
-    def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
-        """A short random string over several scripts (no surrogates); masks are not supported and must be None."""
-        if mask is not None or probability is not None:
-            raise ValueError("AnyText.sample takes neither mask nor probability")
-        alphabet = "abcXYZ 019()<>/{}[]:,.\n动作（）：搜索éß\u200bЖ🙂"
-        picks = self.np_random.integers(len(alphabet), size=int(self.np_random.integers(1, 24)))
-        return "".join(alphabet[i] for i in picks)
-
-    def contains(self, x: Any) -> bool:
-        return isinstance(x, str)
-
-    @property
-    def is_np_flattenable(self) -> bool:
-        return False
-
-    def to_jsonable(self, sample_n: Iterable[str]) -> list[Any]:
-        return list(sample_n)
-
-    def from_jsonable(self, sample_n: list[Any]) -> list[str]:
-        return [str(item) for item in sample_n]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AnyText)
-
-    def __repr__(self) -> str:
-        return "AnyText()"
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What one valid action led to; `TextEnv._act` returns it."""
@@ -182,7 +150,7 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     each ended by a blank line, of one message that nothing interrupts. Such an environment answers thoughts with
     nothing, has `Thoughts` for its grammar, and takes a turn without a blank line for the end of the message; its last
     turn goes on to that end. Empty: every turn is a message of its own."""
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (gymnasium's own declaration)
 
     def __init__(self, config: Any = None) -> None:
         if config is None:
@@ -196,11 +164,12 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         self.observation_space = AnyText()
         self.action_space = AnyText()
         self.turn = 0
+        self._rendered = ""
         self._invalid_turns = 0
         self._task: Task | None = None
         self._state: Any = None
         self._over = True
-        self._tells = False
+        self._tells = self._calls = False
 
     # ---- what an environment writes -------------------------------------------------------------------------------
     @abstractmethod
@@ -246,13 +215,13 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def task_turns(self) -> int | None:
         """How many turns are part of the task: with the last of them the episode terminates, whatever was written.
 
-        At most `max_turns`. None where there is no such limit, and `max_turns` cuts the episode. The difference matters
-        to a critic: what is cut is worth what its last state is worth, and what has failed is worth nothing.
+        At most `max_turns`. None where there is no such limit, and `max_turns` truncates the episode. The difference
+        matters to a critic: a truncated episode is worth its last state's value, and a failed one nothing.
         """
         return None
 
     def _out_of_turns(self) -> Outcome:
-        """What it comes to that the task's turns are used up, beside what the last of them earned: a failure here."""
+        """The outcome when the task's turns are used up, besides the reward of the last one: a failure by default."""
         return Outcome(terminated=True)
 
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
@@ -268,6 +237,11 @@ class TextEnv(gymnasium.Env[str, str], ABC):
 
         Nothing by default. Raises SettingsError.
         """
+
+    def offline(self) -> "TextEnv":
+        """An environment with the same tasks and texts that asks nothing outside this machine: experts show in it how
+        this one is played. Itself by default."""
+        return self
 
     def lexicon(self) -> Sequence[str]:
         """Words that a tokenizer made for this environment keeps whole, above all those that an agent must copy."""
@@ -311,26 +285,34 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         Where turns are thought factors, the info also says so, as `"thoughts": {"opening": words, "turns": at most}`.
 
         `options["task"]` is a `Task` or an id; without it `np_random` draws from `options["split"]` (train). With
-        `options["oracle"]` every info of the episode tells, as "oracle", what `oracle` knows of the state.
+        `options["oracle"]` every info of the episode tells, as "oracle", what `oracle` knows of the state. With
+        `options["tools"]` the info holds the actions as JSON schemas ("tools", see `tools_of`; `as_turn` makes turns of
+        calls) and a system prompt that says nothing of actions as text ("instructions"); refusals do not either.
         """
         super().reset(seed=seed)
         options = options or {}
-        unknown = set(options) - {"task", "split", "oracle"}
+        unknown = set(options) - {"task", "split", "oracle", "tools"}
         if unknown:
             raise SettingsError(
-                f"{self.name}: unknown reset option {sorted(unknown)[0]!r}: use 'task', 'split' or 'oracle'"
+                f"{self.name}: unknown reset option {sorted(unknown)[0]!r}: use 'task', 'split', 'oracle' or 'tools'"
             )
+        if options.get("tools") and not self.grammar.verbs:
+            raise SettingsError(f"{self.name} has no actions that could be tools: play it without tools")
         self._task = task = self._choose(options.get("task"), options.get("split"))
         self._state = self._begin(task)
         self.turn, self._invalid_turns, self._over = 0, 0, False
-        self._tells = bool(options.get("oracle"))
+        self._tells, self._calls = bool(options.get("oracle")), bool(options.get("tools"))
         info: dict[str, Any] = {"task": task.id, "split": task.split, "language": task.language, "level": task.level}
         if self.openings:
             info["thoughts"] = {"opening": self.openings[task.language], "turns": self.max_turns}
+        if self._calls:
+            info["tools"] = tools_of(self.grammar, task.language)
+            info["instructions"] = f"{self.instructions(task.language)}\n{ONE_CALL[task.language]}"
+        self._rendered = task.prompt
         return task.prompt, info | self._told(success=None)
 
-    def _told(self, *, success: bool | None) -> dict[str, float | None]:
-        """What the oracle says, where it was asked for; the verdict once the episode is over."""
+    def _told(self, *, success: bool | None) -> dict[str, Any]:
+        """What every info says beside the rest: the oracle, where it was asked for; the verdict once it is over."""
         if not self._tells:
             return {}
         return {"oracle": self.oracle() if success is None else float(success)}
@@ -362,7 +344,10 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         except ActionError as refusal:
             self._invalid_turns += 1
             error = refusal.text(self._language)
-            outcome = Outcome(self.grammar.refuse(error, self._language), self._invalid_reward())
+            refused = self.grammar.refuse(error, self._language)
+            if self._calls:
+                refused = refused.removesuffix(f"\n{self.action_help}")
+            outcome = Outcome(refused, self._invalid_reward())
         if self.task_turns is not None and self.turn >= self.task_turns and not outcome.terminated:
             ended = self._out_of_turns()
             outcome = replace(ended, reward=outcome.reward + ended.reward)
@@ -377,7 +362,12 @@ class TextEnv(gymnasium.Env[str, str], ABC):
             "metrics": {"invalid": float(self._invalid_turns), **self._metrics(over=self._over)},
             **self._told(success=success),
         }
+        self._rendered = f"> {action}\n{outcome.text}"
         return outcome.text, float(outcome.reward), outcome.terminated, truncated, info
+
+    def render(self) -> str | None:
+        """The last turn and its answer, or the task, with ``render_mode="ansi"``; else None."""
+        return self._rendered if self.render_mode == "ansi" else None
 
     def _invalid_reward(self) -> float:
         """Reward of a turn that was refused."""

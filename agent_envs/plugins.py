@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -25,6 +26,8 @@ class Listed:
     """First sentence of its docstring."""
     error: str = ""
     """Why it cannot be used."""
+    missing: str = ""
+    """The extra that it needs and that is not installed."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,13 @@ class Registry(Generic[T]):
             ours: T = getattr(import_module(module), attribute)
             return ours
         if name not in outside:
-            close = difflib.get_close_matches(name, self.names(), n=1)
+            close = difflib.get_close_matches(name.lower(), self.names(), n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise self.error(f"unknown {self.kind} {name!r}; there are {', '.join(self.names())}{hint}")
         who = self._who(outside[name])
         try:
             part: T = outside[name].load()
-        except Exception as error:  # another package's module may raise anything while it is imported
+        except (Exception, SystemExit) as error:  # another package's module may do anything while it is imported
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise self.error(f"{who} cannot be imported ({reason}): fix or uninstall it") from error
         try:
@@ -79,13 +82,20 @@ class Registry(Generic[T]):
         for name in [*sorted(self.builtin), *sorted(outside.keys() - self.builtin.keys())]:
             origin = _package(outside[name]) if name in outside else ""
             try:
-                yield Listed(name, origin, first_sentence(self.get(name)))
+                part = self.get(name)
+                yield Listed(name, origin, first_sentence(part), missing=missing_extra(part))
             except Exception as error:  # a listing shows what is broken
                 yield Listed(name, origin, "", " ".join(str(error).split()))
 
     def _who(self, point: EntryPoint) -> str:
         package = _package(point)
         return f"{self.kind} {point.name!r} ({point.value}{f' of the package {package}' if package else ''})"
+
+
+def missing_extra(part: object) -> str:
+    """Says that a part is not installed whose ``extra`` names an extra of ours and the package that this installs."""
+    extra = getattr(part, "extra", None)
+    return "" if extra is None or find_spec(extra) else f"not installed: pip install 'turnwise[{extra}]'"
 
 
 def check_settings(config: Any, who: str) -> None:

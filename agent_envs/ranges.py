@@ -1,5 +1,6 @@
 """Ranges of settings: checked in one place, refused in the same words."""
 
+from collections.abc import Sequence
 from math import inf
 
 
@@ -17,7 +18,20 @@ def check_ranges(
             raise error(f"{who}{name} must be {rule}, not {getattr(settings, name)}")
 
 
+def check_above_0(settings: object, *names: str) -> None:
+    """Raises ValueError unless these fields are above 0 and finite."""
+    for name in names:
+        if not 0 < getattr(settings, name) < inf:
+            raise ValueError(f"{name} must be above 0 and finite, not {getattr(settings, name)}")
+
+
 def check_share(settings: object, error: type[ValueError], who: str, name: str) -> None:
     """Raises ``error`` unless the field lies between 0 and 1, neither allowed."""
     if not 0 < getattr(settings, name) < 1:
         raise error(f"{who}{name} must lie between 0 and 1, not {getattr(settings, name)}")
+
+
+def check_name(settings: object, name: str, known: Sequence[str]) -> None:
+    """Raises ValueError unless the field is one of the ``known`` names."""
+    if getattr(settings, name) not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(settings, name)!r}")

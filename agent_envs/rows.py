@@ -55,7 +55,7 @@ def _row(line: bytes, where: str) -> Row:
     except (ValueError, RecursionError) as error:
         raise SettingsError(f"{where} is no JSON") from error
     if not isinstance(row, dict):
-        raise SettingsError(f"{where} is no JSON object")
+        raise SettingsError(f"{where} is not a JSON object")
     return row
 
 

@@ -43,11 +43,13 @@ def tasks_by_split(
     parts: Mapping[str, Iterable[tuple[str, Row]]],
     read: Callable[[Row, str], tuple[str, Found]],
     make: Callable[[str, str, str, Found], Task | None],
+    split_by: Callable[[str, Found], str] = lambda text, _: text,
 ) -> dict[str, tuple[Task, ...]]:
     """The tasks of each split, in the order of their rows.
 
     ``parts``: split → (where it stands, row) of each row; "" is a part that is for all splits.
     ``read``: row and where it stands → its text, and what was made of it; may raise SettingsError.
+    ``split_by``: text and what was made of it → what decides by its hash: rows of which it is equal stay together.
     ``make``: id, split, language and what was read → the task; None where it cannot be used.
     """
     tasks: dict[str, list[Task]] = {split: [] for split in SPLITS}
@@ -56,7 +58,7 @@ def tasks_by_split(
     for part in sorted(parts, key=("test", "valid", "train", "").index):
         for where, row in parts[part]:
             text, found = read(row, where)
-            hashed = hashed_split(text)
+            hashed = hashed_split(split_by(text, found))
             split = hashed if not part or (wanted.fill and part == "train" and hashed not in parts) else part
             room = wanted.train_tasks if split == "train" else wanted.held_out_tasks
             language = "zh" if any(map(is_cjk, text)) else "en"

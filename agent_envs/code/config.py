@@ -16,32 +16,31 @@ class CodeConfig(TaskSettings):
     """Settings of the coding environment."""
 
     sandbox: str = "auto"
-    """Where programs run: auto, namespace, landlock, docker, or unsafe-process, which keeps nothing from them."""
+    """Where programs run: auto, namespace, landlock, docker, or unsafe-process, which isolates nothing."""
     turns: int = 16
-    """Turns within which the work must be done; after the last one the files are judged as they stand."""
+    """Turns for the whole task; after the last one the files are judged as they are."""
     max_turns: int = 40
-    """No episode has more turns: more `turns` are refused."""
+    """Largest value that `turns` may have."""
     window: int = 40
     """Most lines of a file shown at once."""
     echo: int = 1
     """Lines shown around those that an edit changed."""
     output_tokens: int = 400
-    """Most words and signs of what a program prints, or of the rows of an answer, that are shown: the rest of it is
-    left out of the middle."""
+    """Most words and signs shown of a program's output, or of an answer's rows; longer output loses its middle."""
     bash: bool = False
     """Also offer BASH(command); with sandbox namespace or docker only."""
     seconds: float = 5.0
     """Time that one program may run."""
     case_seconds: float = 0.25
-    """Computing time that one check may take; one that waits instead is ended after ten times as long."""
+    """Processor time of one check; a check that waits is ended after ten times as long."""
     memory_mb: int = 256
     """Memory of a program in MiB."""
     files: int = 32
-    """Most files that there may be."""
+    """Largest number of files."""
     file_kb: int = 64
     """Largest size of a file in KiB."""
     skill: float = 0.8
-    """Chance that the agent of whom the oracle speaks makes the expert's next turn; its other turns change nothing."""
+    """Skill of the oracle's agent: the chance that it makes the expert's next turn; its other turns change nothing."""
 
     @property
     def limits(self) -> Limits:

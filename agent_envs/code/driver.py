@@ -4,9 +4,10 @@ data.
 It knows no expected value, so nothing that a submission finds or changes here can tell it one. This text is run by
 `python -c`, with a call of `main` below it; it is never imported into the sandbox.
 
-Each case has a process of its own, forked from one in which nothing of the submission ran; what it leaves running is
-killed, and after one that leaves a file behind the rest is evaluated in another run. Where the host found that the
-submission cannot leave anything behind but its own modules, these are loaded anew instead. What is told is a line
+Each case has a process of its own, forked from one in which nothing of the submission ran and which none can look into.
+What it leaves running is killed, and after one that started a process or changed a file the rest is evaluated in
+another run. Where the host found that the submission cannot leave anything behind but its own modules, these are loaded
+anew instead. What is told is a line
 ``TOKEN NUMBER SAID``, and ``SAID`` begins with ``=`` (the value, in the JSON that `agent_envs.code.values` reads),
 ``?`` (why the value is no plain data), ``!`` (what was raised) or ``.`` (how the process ended). The token only keeps
 apart what the submission prints; one who finds it can claim a value, as any submission can by returning it.
@@ -130,15 +131,45 @@ def forget(folder: str) -> None:
             del _modules[name]
 
 
-def remains(folders: list[str]) -> "list[tuple[str, str, int, int, int]]":
-    """What lies in the folders, as only the system can write it: a case that changed anything changed this."""
-    found = []
+def remains(folders: list[str]) -> "list[tuple[object, ...]]":
+    """What lies in the folders, as only the system can write it: a case that changed anything changed this.
+
+    Contents are a part of it: what is written through a mapping changes no time.
+    """
+    found: list[tuple[object, ...]] = []
     for folder in folders:
         for where, names, files in os.walk(folder):
-            for name in (*names, *files):
-                status = os.lstat(where + "/" + name)
-                found.append((where, name, status.st_ino, status.st_ctime_ns, status.st_size))
+            for name in (".", *names, *files):
+                path = where + "/" + name
+                status = os.lstat(path)
+                small = name in files and (status.st_mode >> 12) == 0o10 and status.st_size <= MOST
+                found.append(
+                    (path, status.st_ino, status.st_mode, status.st_ctime_ns, status.st_size, small and _read(path))
+                )
     return found
+
+
+def _read(path: str) -> bytes:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return b""
+    try:
+        return os.read(file, MOST)
+    finally:
+        os.close(file)
+
+
+def unseen() -> "Callable[[], object]":
+    """Lets no other process look into this one and its forks; gives what takes that back."""
+    known = set(_modules)
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    for name in set(_modules) - known:  # a submission may have a file of that name
+        del _modules[name]
+    prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+    return lambda: prctl(4, 1, 0, 0, 0)
 
 
 def end_all() -> bool:
@@ -175,6 +206,18 @@ def heard(token: bytes, pid: int, pipe: int, seconds: float, patience: float) ->
     return said if begin in output and ended else b".%d" % code
 
 
+def alone(sink: int, seen: "Callable[[], object] | None") -> None:
+    """Leaves this process nothing that it has in common with the one it is a fork of, but the ``sink``."""
+    os.closerange(3, sink)
+    os.closerange(sink + 1, 64)  # of the driver's there are fewer
+    for stream in (0, 1, 2):  # of a file that is open for both, either one sees what marks the other one set
+        os.dup2(os.open("/dev/null", os.O_RDWR), stream)
+    os.closerange(3, sink)
+    if seen is not None:
+        seen()
+    os.setpgid(0, 0)
+
+
 def main(
     token: bytes, seconds: float, patience: float, cases: list[tuple[int, str, str]], apart: bool, walled: bool
 ) -> None:
@@ -189,8 +232,9 @@ def main(
         os.dup2(nothing, stream)
     clocks = None if apart else bounded(int(seconds * len(cases)) + 2)
     tell(channel, token, READY)
+    seen = unseen() if apart else None
     folders = [os.getcwd(), os.environ["TMPDIR"], "/dev/shm"] if apart and walled else []
-    before = remains(folders)
+    before, last = remains(folders), 0
     for number, module, expression in cases:
         if clocks is not None:
             forget(os.getcwd() + "/")
@@ -201,16 +245,18 @@ def main(
             continue
         pipe, sink = os.pipe()
         pid = os.fork()
+        started = walled and last and (pid or os.getpid()) != last + 1  # the system counts what is started
         if pid == 0:
-            os.close(channel)
-            os.close(pipe)
-            os.setpgid(0, 0)
-            bounded(int(seconds) + 2)(seconds, patience)
-            tell(sink, token, _encode(said(module, expression)))
+            if not started:
+                alone(sink, seen)
+                bounded(int(seconds) + 2)(seconds, patience)
+                tell(sink, token, _encode(said(module, expression)))
             _exit(0)
         os.close(sink)
-        tell(channel, token, b"%d" % number, heard(token, pid, pipe, seconds, patience + 1))
-        if walled and (end_all() or remains(folders) != before):
+        if not started:
+            tell(channel, token, b"%d" % number, heard(token, pid, pipe, seconds, patience + 1))
+            last = pid
+        if started or (walled and (end_all() or remains(folders) != before)):
             tell(channel, token, AGAIN)
             break
     _exit(0)

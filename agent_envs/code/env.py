@@ -9,7 +9,7 @@ The turns are part of the task: with the last of them the files are judged as th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,10 +19,10 @@ from agent_envs.actions import Action, ActionError, Grammar
 from agent_envs.code import arguments, judge
 from agent_envs.code.config import CodeConfig
 from agent_envs.code.exercises import Place, exercise
-from agent_envs.code.expert import Situation, expert_turn
+from agent_envs.code.expert import Situation, chance, expert_turn
 from agent_envs.code.lexicon import words
-from agent_envs.code.oracle import chance
 from agent_envs.code.replies import outcome_of, say, shortened
+from agent_envs.code.reward import decide
 from agent_envs.code.sandbox import Sandbox
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.state import CodeState
@@ -30,7 +30,6 @@ from agent_envs.code.task import CodeTask
 from agent_envs.code.tasks.settings import GENERATED, LANGUAGES
 from agent_envs.code.tasks.source import build
 from agent_envs.code.verbs import BASH, VERBS
-from agent_envs.code.verdict import decide
 from agent_envs.code.view import echoed, lines_of, numbered, occurrences, standing, text_of
 from agent_envs.code.workspace import BadFile, Bounds, Workspace, syntax_error, taken
 from agent_envs.core import Drill, Outcome, SettingsError, Task, TaskSet, TextEnv
@@ -72,6 +71,7 @@ class CodeEnv(TextEnv):
         return f"Change the files so that all checks pass, also those that are not shown; submit within {turns} turns."
 
     def _begin(self, task: Task) -> CodeState:
+        _ = self.sandbox  # it takes seconds to open, which a step may not have
         if not self._of(task).hidden and not self.config.forgeable:
             raise SettingsError(f"code: task {task.id} has no checks for the host: use --code.grader in-process")
         return CodeState(Workspace(dict(self._of(task).files)))
@@ -84,18 +84,9 @@ class CodeEnv(TextEnv):
         assert isinstance(task.data, CodeTask)
         return task.data
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        _ = self.sandbox  # it takes seconds to open, which a step may not have
-        text, info = super().reset(seed=seed, options=options)
-        return text, self._marked(info)
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        text, earned, terminated, truncated, info = super().step(action)
-        return text, earned, terminated, truncated, self._marked(info)
-
-    def _marked(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Nobody is to take a verdict that can be forged for another."""
-        return info | {"forgeable": True} if self.config.forgeable else info
+    def _told(self, *, success: bool | None) -> dict[str, Any]:
+        # Nobody is to take a verdict that can be forged for another.
+        return super()._told(success=success) | ({"forgeable": True} if self.config.forgeable else {})
 
     # ---- turns ----------------------------------------------------------------------------------------------------
     @property
@@ -110,7 +101,8 @@ class CodeEnv(TextEnv):
         if not left and action.name == "TEST":
             return self._judged()  # nobody would read what else it leads to
         try:
-            outcome = self._handlers[action.name](self, action)
+            # Every action is carried out by the method of its name.
+            outcome: Outcome = getattr(self, f"_{action.name.lower()}")(action)
         except BadFile as refusal:
             outcome = self._say(refusal.key, **refusal.values)
         if outcome.terminated or not 0 < left <= _LAST_TURNS:
@@ -291,19 +283,6 @@ class CodeEnv(TextEnv):
     def _submit(self, action: Action) -> Outcome:
         return self._judged()
 
-    _handlers: ClassVar[dict[str, Callable[[CodeEnv, Action], Outcome]]] = {
-        "VIEW": _view,
-        "SEARCH": _search,
-        "CREATE": _create,
-        "EDIT": _edit,
-        "REPLACE": _replace,
-        "RUN": _run,
-        "TEST": _test,
-        "UNDO": _undo,
-        "SUBMIT": _submit,
-        "BASH": _bash,
-    }
-
     # ---- the end --------------------------------------------------------------------------------------------------
     def _judged(self) -> Outcome:
         verdict = decide(self._of(self.task), self._files, self.config, self.sandbox)
@@ -346,7 +325,7 @@ class CodeEnv(TextEnv):
         return Situation(task, language, state.now, state.before, state.tested, state.undone, left, window)
 
     def oracle(self) -> float | None:
-        """The chance of the agent that `agent_envs.code.oracle` describes; None where no solution is known."""
+        """The chance of the agent that `chance` describes; None where no solution is known."""
         return chance(self._situation(), self.config.skill)
 
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:

@@ -15,10 +15,9 @@ import numpy as np
 
 from agent_envs.actions import render
 from agent_envs.code.expert import changed, replacing, shortest
-from agent_envs.code.hunks import Hunk, hunks
+from agent_envs.code.hunks import Hunk, hunks, pieces, snippet
 from agent_envs.code.lexicon import identifiers
 from agent_envs.code.replies import say
-from agent_envs.code.snippets import pieces, snippet
 from agent_envs.code.view import echoed, lines_of, numbered, standing, text_of
 from agent_envs.code.workspace import syntax_error
 from agent_envs.core import Drill, Exercise

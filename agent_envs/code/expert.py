@@ -5,7 +5,7 @@ right from every state that leaves it enough turns. Each thought quotes what the
 changed as they were shown, or how many checks passed.
 
 The flawed one gives up where it sees a check fail, and submits what there is. Or it makes a mistake where it should
-mend one: it changes something that was not wrong, as the operators of `agent_envs.code.tasks.mutate` do. It does not
+fix one: it changes something that was not wrong, as the operators of `agent_envs.code.tasks.mutate` do. It does not
 know that, so it tests; and where it does not give up, it takes the change back and tries what it did not try before.
 Where it can, it changes a part of a line, or puts one in, and no whole lines: the less has to be copied, the more a
 small model gets right of programs that it never saw.
@@ -19,13 +19,13 @@ import numpy as np
 
 from agent_envs.actions import render
 from agent_envs.code.arguments import SEPARATOR
-from agent_envs.code.hunks import Hunk, hunks
+from agent_envs.code.hunks import Hunk, hunks, snippet
 from agent_envs.code.replies import say
-from agent_envs.code.snippets import snippet
 from agent_envs.code.task import CodeTask
 from agent_envs.code.tasks.mutate import mutants
 from agent_envs.code.view import lines_of, numbered, text_of
 from agent_envs.code.workspace import Bounds, Workspace, syntax_error
+from agent_envs.oracle import chance as chance_of
 
 MISTAKEN = 0.5
 """Share of the flaw that changes what was not wrong; the whole of it gives up where a check is seen to fail."""
@@ -90,6 +90,15 @@ def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | No
     return _finish(now).turn()
 
 
+def chance(now: Situation, skill: float) -> float | None:
+    """The exact chance of success from here, without a simulation; None for a task without a known solution.
+
+    The agent makes the expert's next turn with probability `skill`, and else wastes the turn without harm; like the
+    expert it looks at the checks first if it has a turn to spare. Files that are right at the last turn are enough.
+    """
+    return chance_of([step.optional for step in plan(now)], now.left, skill) if now.task.solution else None
+
+
 def plan(now: Situation) -> list[Step]:
     """The steps to files that are right; none where they are. The fewest, beside one look at the checks before all."""
     todo = _repairs(now.now, now)
@@ -120,7 +129,8 @@ def _repairs(space: Workspace, now: Situation) -> list[Step]:
             space = space.written(name, wanted, _ROOM)
             continue
         hunk = _next_hunk(space.files[name], wanted, name)
-        step, space = _edit(space, name, hunk) if _seen(space, name, hunk) else _view(space, name, hunk, now.window)
+        seen = space.has_seen(name, hunk.first, hunk.last)
+        step, space = _edit(space, name, hunk) if seen else _view(space, name, hunk, now.window)
         steps.append(step)
     return steps
 
@@ -150,10 +160,6 @@ def _next_hunk(before: str, after: str, name: str) -> Hunk:
 def _applied(text: str, hunk: Hunk) -> str:
     lines = lines_of(text)
     return text_of([*lines[: hunk.first - 1], *hunk.lines, *lines[hunk.last :]])
-
-
-def _seen(space: Workspace, name: str, hunk: Hunk) -> bool:
-    return space.has_seen(name, hunk.first, hunk.last)
 
 
 def _edit(space: Workspace, name: str, hunk: Hunk) -> tuple[Step, Workspace]:
@@ -257,7 +263,7 @@ def _mistake(now: Situation, rng: np.random.Generator) -> Step | None:
     if not open_to:
         return None
     (hunk,) = hunks(text, open_to[int(rng.integers(len(open_to)))])
-    if not _seen(now.now, name, hunk):
+    if not now.now.has_seen(name, hunk.first, hunk.last):
         return None
     return _small(now.now, name, hunk) or _edit(now.now, name, hunk)[0]
 

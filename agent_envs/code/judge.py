@@ -8,12 +8,13 @@ Invariants:
   its own, or, where `agent_envs.code.plain` finds that the submission can leave nothing behind, modules of its own.
   They share a run, because a run costs most; where something ends it, or a case leaves a file or a process behind, the
   cases that are left have another. (On `unsafe-process` files and processes stay.)
-- Reading a value takes time in proportion to the expected one, whatever the submission says.
+- Reading a verdict takes time in proportion to its length, which the expected values bound, and has a deadline.
 - What the sandbox itself could not do is tried again, and then raises SandboxFault: it is never a verdict.
 
 `in_process` is the other way, for checks that are programs: it believes an exit status, which a submission can forge.
 """
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,10 @@ PATIENCE = 10
 """A case may wait so many times as long as it may compute."""
 _MOST_SECONDS = 15.0
 """All runs of a verdict together: below the deadline of a step, so that nobody can turn a bad verdict into a fault."""
+_MOST_READING = 5.0
+"""Seconds for reading what all cases gave. One takes milliseconds: its length and its keys are bounded."""
+_MOST_TEXT = 4 * driver.MOST
+"""Characters that may be said of a case: what the driver says has fewer."""
 _MOST_KB = 4096
 """What is said in one run; where it is more, the rest is asked in another."""
 _SIGNALS = {9: "killed", 11: "crashed", 14: "timeout", 24: "timeout", 27: "timeout"}
@@ -44,7 +49,9 @@ _WORDS = {
     Status.OUTPUT_LIMIT: "too much output",
     Status.PIDS_LIMIT: "too many processes",
 }
-_WITHOUT_FORK = ("landlock",)
+_ALONE = ("landlock", "docker")
+"""Where a case that may leave something behind has a run of its own: no process can be started, or the processes and
+folders of a container outlive a case."""
 _SLACK = 0.25
 """Seconds of computing that a run of one case may take beside the case."""
 _memo = Memo(1 << 14)
@@ -66,7 +73,11 @@ def check(
     expressions = [(case.module, case.expression) for case in cases]
     question = (sandbox.capabilities.backend, sorted(files.items()), expressions, seconds, memory_mb)
     texts = _memo.ask(question, lambda: evaluate(sandbox, files, expressions, seconds, memory_mb))
-    return [_judged(text, case) for text, case in zip(texts, cases, strict=True)]
+    ends = monotonic() + _MOST_READING
+    return [
+        _judged(text, case) if monotonic() < ends else Checked(False, "timeout")
+        for text, case in zip(texts, cases, strict=True)
+    ]
 
 
 def evaluate(
@@ -75,8 +86,8 @@ def evaluate(
     """What is said of each (module, expression): ``=`` value, ``?`` or ``!`` why there is none, ``.`` how it ended."""
     given = {name: text.encode() for name, text in files.items()}
     apart = not is_plain(files)
-    alone = apart and sandbox.capabilities.backend in _WITHOUT_FORK
-    walled = sandbox.capabilities.safe and sandbox.capabilities.backend not in _WITHOUT_FORK
+    alone = apart and sandbox.capabilities.backend in _ALONE
+    walled = sandbox.capabilities.safe and not alone
     found: dict[int, str] = {}
     pending = list(range(len(expressions)))
     ends = monotonic() + _MOST_SECONDS
@@ -99,8 +110,9 @@ def evaluate(
             answers = {group[0]: ".-27"}
         found |= {number: answers[number] for number in group if number in answers}
         missing = [number for number in pending if number not in found]
-        full = result.status is Status.OUTPUT_LIMIT and bool(answers)  # of what was told; nobody is to blame
-        again = len(missing) < len(pending) and b"\n%b %b\n" % (token, driver.AGAIN) in result.stdout
+        further = len(missing) < len(pending)  # else it would be asked for ever
+        full = further and result.status is Status.OUTPUT_LIMIT  # of what was told; nobody is to blame
+        again = further and b"\n%b %b\n" % (token, driver.AGAIN) in result.stdout
         if missing and missing[0] in group and not full and not again:
             found[missing[0]] = f".{_ended(result)}"  # there the process ended; the others are asked in another
         pending = [number for number in missing if number not in found]
@@ -137,17 +149,15 @@ def _driver() -> str:
 
 def _told(output: bytes, token: bytes) -> dict[int, str]:
     """Number → what was said last of it. Whatever else was printed is passed over."""
-    answers = {}
-    for line in output.split(b"\n")[:-1]:
-        words = line.split(b" ")
-        if len(words) == 3 and words[0] == token and words[1].isdigit() and len(words[1]) < 9:
-            answers[int(words[1])] = words[2].decode("ascii", "replace")
-    return answers
+    lines = re.finditer(rb"(?:^|(?<=\n))%b ([0-9]{1,8}) ([^ \n]*)\n" % token, output)
+    return {int(line[1]): line[2][: _MOST_TEXT + 1].decode("ascii", "replace") for line in lines}
 
 
 def _judged(answer: str, case: Case) -> Checked:
     kind, text = answer[:1], answer[1:]
     try:
+        if len(text) > _MOST_TEXT:
+            return Checked(False, "a value too large")
         if kind == "=":
             value = decode(text, case.expected)
             return Checked(same(value, case.expected, case.tolerance), show(value))

@@ -65,13 +65,17 @@ def shortened(text: str, most: int, language: str) -> str:
     return "\n".join(part for part in (head.removesuffix("\n"), note, tail) if part)
 
 
+def ended(result: RunResult, language: str) -> str:
+    """How a program ended."""
+    if result.status not in (Status.OK, Status.ERROR):
+        return say(str(result.status), language)
+    code = result.exit_code if result.signal is None else result.signal
+    return say("exit" if result.signal is None else "signal", language, code=code)
+
+
 def outcome_of(result: RunResult, most: int, language: str) -> str:
     """How a program ended and what it printed, in at most about ``most`` tokens."""
-    if result.status in (Status.OK, Status.ERROR):
-        ended = ("exit", result.exit_code) if result.signal is None else ("signal", result.signal)
-        rows = [say(ended[0], language, code=ended[1])]
-    else:
-        rows = [say(str(result.status), language)]
+    rows = [ended(result, language)]
     out, errors = printed(result.stdout), printed(result.stderr)
     half = most // 2 if out and errors else most
     if out:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agent_envs.code.verdict import Verdict
+from agent_envs.code.reward import Verdict
 from agent_envs.code.workspace import Workspace
 
 

@@ -6,9 +6,10 @@ value or with `ValueError`; the same value is always shown by the same text.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import EllipsisType
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_envs.code.task import Literal
 
@@ -16,21 +17,24 @@ _DEEP = 60
 _MANY_BITS = 4096
 _LEAST_TEXT, _LEAST_KEYS = 4096, 256
 """Characters of a text and keys of a set or dictionary that are read whatever is expected."""
+_ALIKE = 8
+"""Keys of one hash that are read whatever is expected: to put n of them into a set takes n² comparisons."""
 
 
 def decode(text: str, expected: Literal | EllipsisType = ...) -> Literal:
     """The value of what `agent_envs.code.driver` says; ValueError for any other text.
 
-    A text or a set so much larger than the ``expected`` value that it cannot be equal is not read: a submission could
-    choose keys that collide, and reading them would take hours. Without one nothing is bounded: only for a program
-    that is trusted.
+    What is so much larger than the ``expected`` value that it cannot be equal is not read, nor a set with more keys of
+    one hash than that value has: a submission chooses its keys, and with such ones reading would take hours. Without
+    an expected value nothing is bounded: only for a program that is trusted.
     """
     items, length = (len(text), 0) if isinstance(expected, EllipsisType) else _size(expected)
     if len(text) > max(_LEAST_TEXT, 300 * (items + length)):
         raise ValueError("a value too large")
+    alike = len(text) if isinstance(expected, EllipsisType) else max(_ALIKE, *map(_alike, _keys(expected)), 0)
     try:
         node = json.loads(text, parse_int=_no_number, parse_float=_no_number, parse_constant=_no_number)
-        return _decode(node, _DEEP, max(_LEAST_KEYS, items))
+        return _decode(node, _DEEP, _Keys(max(_LEAST_KEYS, items), alike))
     except (ValueError, TypeError, OverflowError, RecursionError, KeyError) as error:
         raise ValueError(f"no plain value ({type(error).__name__})") from None
 
@@ -56,7 +60,38 @@ def _size(value: Literal) -> tuple[int, int]:
     return 1 + sum(size[0] for size in sizes), sum(size[1] for size in sizes)
 
 
-def _decode(node: Any, depth: int, keys: int) -> Literal:
+def _keys(value: Literal) -> Iterator[Iterable[Literal]]:
+    """The keys of every set and dictionary in a value."""
+    match value:
+        case dict():
+            yield value
+            for part in value.values():
+                yield from _keys(part)
+        case set() | frozenset():
+            yield value
+        case list() | tuple():
+            for part in value:
+                yield from _keys(part)
+
+
+def _alike(keys: Iterable[Literal]) -> int:
+    """How many of the keys have the same hash, at most."""
+    return max(Counter(map(hash, keys)).values(), default=0)
+
+
+class _Keys(NamedTuple):
+    """What is read of one set or dictionary."""
+
+    most: int
+    alike: int
+
+    def check(self, keys: list[Literal]) -> list[Literal]:
+        if _alike(keys) > self.alike:
+            raise ValueError("keys of one hash")
+        return keys
+
+
+def _decode(node: Any, depth: int, keys: _Keys) -> Literal:
     if node is None or type(node) is bool:
         return node
     if type(node) is not list or not node or not depth:
@@ -65,7 +100,7 @@ def _decode(node: Any, depth: int, keys: int) -> Literal:
     if kind in _PLAIN:
         return _PLAIN[kind](*rest)
     (items,) = rest
-    if kind in ("S", "d") and len(items) > keys * (2 if kind == "d" else 1):
+    if kind in ("S", "d") and len(items) > keys.most * (2 if kind == "d" else 1):
         raise ValueError("more keys than there can be")
     values = [_decode(item, depth - 1, keys) for item in items] if kind != "d" else []
     match kind:
@@ -74,12 +109,12 @@ def _decode(node: Any, depth: int, keys: int) -> Literal:
         case "t":
             return tuple(values)
         case "S":
-            return set(values)
+            return set(keys.check(values))
         case "d":
             if len(items) % 2:
                 raise ValueError("a key without a value")
             flat = [_decode(item, depth - 1, keys) for item in items]
-            return dict(zip(flat[::2], flat[1::2], strict=True))
+            return dict(zip(keys.check(flat[::2]), flat[1::2], strict=True))
     raise ValueError("no plain value")
 
 

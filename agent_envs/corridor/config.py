@@ -15,23 +15,23 @@ class CorridorConfig:
     """Settings of the corridor."""
 
     doors: int = 12
-    """Doors from the beginning to the end."""
+    """Doors from start to end."""
     pulls: int = 26
     """Pulls within which the end must be reached."""
     max_turns: int = 40
-    """Turns after which an episode is cut; only turns that are no pull make it longer than `pulls`."""
+    """Turns after which an episode is truncated; only turns without a pull make it longer than `pulls`."""
     signs: int = 96
-    """Different signs. The more there are, the more seldom each one is met, and the more there is to find out."""
+    """Number of different signs. The more there are, the less often each occurs, and the more there is to learn."""
     handles: tuple[str, ...] = ("red", "blue", "green", "white")
-    """What can be pulled at a door."""
+    """Names of the handles at every door."""
     blank: float = 0.3
     """Share of the doors without a sign."""
     world: int = 0
-    """Which handle each sign belongs to is drawn from this number."""
+    """Seed that decides which handle each sign belongs to."""
     skill: float = 0.6
-    """Chance that the agent of whom the oracle speaks pulls the right handle at a signed door."""
+    """Skill of the oracle's agent: the chance that it pulls the right handle at a signed door."""
     train_tasks: int = 20000
-    """Corridors to learn from; validation and test have 1000 others each."""
+    """Training corridors; validation and test have 1000 others each."""
 
     def __post_init__(self) -> None:
         if len(set(self.handles)) < max(2, len(self.handles)) or not all(h.isalpha() for h in self.handles):
@@ -48,4 +48,4 @@ class CorridorConfig:
         if not 0 <= self.blank < 1:
             raise SettingsError(f"corridor: blank must be from 0 to below 1, not {self.blank}")
         check_share(self, SettingsError, "corridor: ", "skill")
-        check_ranges(self, SettingsError, "corridor: ", train_tasks=1)
+        check_ranges(self, SettingsError, "corridor: ", train_tasks=(1, 10_000_000))

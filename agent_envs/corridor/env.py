@@ -19,7 +19,7 @@ from agent_envs.actions import Action, ActionError, Grammar, Verb, render
 from agent_envs.core import Outcome, Task, TaskSet, TextEnv
 from agent_envs.corridor.config import WORDS, CorridorConfig
 from agent_envs.corridor.reward import chances, reward
-from agent_envs.corridor.tasks import mistaken_handle, right_handle, show, tasks_of
+from agent_envs.corridor.tasks import handles_of, show, tasks_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class CorridorEnv(TextEnv):
             there = ", ".join(config.handles)
             raise ActionError(f"there is no such handle; there are {there}", f"没有这个把手；有 {there}")
         sign = signs[state.door]
-        if not sign or handle == right_handle(config, sign):
+        if not sign or handle == handles_of(config)[sign][0]:
             state = replace(state, door=state.door + 1, left=state.left - 1)
         else:
             state = replace(state, door=max(0, state.door - 1), left=state.left - 1, back=state.back + 1)
@@ -90,5 +90,5 @@ class CorridorEnv(TextEnv):
             handle = config.handles[0] if rng is None else config.handles[int(rng.integers(len(config.handles)))]
         else:
             wrong = rng is not None and rng.random() < flaw
-            handle = (mistaken_handle if wrong else right_handle)(config, sign)
+            handle = handles_of(config)[sign][wrong]
         return render("PULL", handle)

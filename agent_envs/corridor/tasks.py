@@ -1,7 +1,7 @@
 """Tasks of the corridor: the signs of its doors, each corridor in one split; and the handle that each sign means."""
 
 from functools import lru_cache, partial
-from itertools import product
+from itertools import permutations
 from random import Random
 
 from agent_envs.core import Task, TaskSet, check_split, number_after
@@ -30,20 +30,11 @@ def show(config: CorridorConfig, signs: Signs, door: int, left: int) -> str:
     return f"{sign}, door {door + 1} of {config.doors}, {left} pulls left"
 
 
-def right_handle(config: CorridorConfig, sign: str) -> str:
-    """The handle that a sign belongs to."""
-    return config.handles[_world(config)[sign][0]]
-
-
-def mistaken_handle(config: CorridorConfig, sign: str) -> str:
-    """The handle that the flawed demonstrator takes a sign for: each sign has its own mistake."""
-    return config.handles[_world(config)[sign][1]]
-
-
 @lru_cache(maxsize=64)
-def _world(config: CorridorConfig) -> dict[str, tuple[int, int]]:
-    rng, n = Random(f"corridor-{config.world}"), len(config.handles)
-    pairs = [(right, wrong) for right, wrong in product(range(n), range(n)) if right != wrong]
+def handles_of(config: CorridorConfig) -> dict[str, tuple[str, str]]:
+    """Sign → (the handle that it belongs to, the one that the flawed demonstrator takes it for)."""
+    rng = Random(f"corridor-{config.world}")
+    pairs = list(permutations(config.handles, 2))
     return {sign: rng.choice(pairs) for sign in WORDS[: config.signs]}
 
 

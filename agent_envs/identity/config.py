@@ -15,7 +15,7 @@ class IdentityConfig:
     length: int = 3
     """Words shown in an episode, one a turn."""
     skill: float = 0.5
-    """Chance that the agent of whom the oracle speaks says a word rightly."""
+    """Skill of the oracle's agent: the chance that it says a word right."""
     max_turns: int = 5
     """Turns after which an unfinished episode is truncated (only invalid actions make it longer than `length`)."""
 

@@ -1,17 +1,22 @@
-"""Validation of what a process of environments answers; nothing in it is trusted.
+"""What a process of environments, or of a grader, answers, and its validation; nothing in it is trusted.
 
-Invariant: whatever bytes come in, the result is five (or three) values of exactly the promised types, or `Garbage`.
+Invariant: for each request there is one answer, in JSON with the number of the request. Whatever bytes come in, the
+result is five (or three) values of exactly the promised types, or `Garbage`.
 """
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from agent_envs.isolation.faults import FaultKind
+from agent_envs.core import SettingsError
+from agent_envs.isolation.faults import FaultKind, kind_of, one_line
 
 OK, SETTINGS = "ok", "settings"
 """How an answer begins that is none of the FaultKinds."""
 
+SLACK = 4096
+"""Bytes by which an answer may be longer than its value."""
 _BEGINNINGS = frozenset({OK, SETTINGS, *FaultKind})
 _FIVE = "step must answer (str, finite float, bool, bool, dict)"
 _TWO = "reset must answer (str, dict) and system_prompt a str"
@@ -27,6 +32,31 @@ def encode(value: Any) -> bytes:
     Raises TypeError, ValueError or RecursionError for what JSON cannot say, NaN included.
     """
     return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+
+
+def answered(serial: int, call: Callable[[], Any], limit: int) -> bytes:
+    """[number, "ok", value], or [number, what broke, in one line why], as JSON of at most ``limit`` + `SLACK` bytes."""
+    try:
+        value = call()
+        try:
+            encoded = encode([serial, OK, value])
+        except (TypeError, ValueError, RecursionError) as error:
+            return encode([serial, FaultKind.GARBAGE, f"it answered what JSON cannot say: {why(error)}"])
+        if len(encoded) > limit:
+            return encode([serial, FaultKind.FLOODED, f"an answer of {len(encoded)} bytes, where {limit} are allowed"])
+        return encoded
+    except SettingsError as error:
+        return encode([serial, SETTINGS, str(error)[:500]])
+    except Exception as error:
+        return encode([serial, kind_of(error), why(error)])
+
+
+def why(error: Exception) -> str:
+    """`one_line` of an error whose own text may raise."""
+    try:
+        return one_line(error)
+    except Exception:
+        return type(error).__name__
 
 
 def decode(message: bytes, serial: int) -> tuple[str, Any]:

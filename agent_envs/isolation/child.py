@@ -123,13 +123,10 @@ class Channel:
         return True
 
 
-def _variables(secrets: bool) -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if secrets or not _SECRET.search(name)}
-
-
 def _start(module: str, end: int, held: int, pass_fds: Sequence[int], secrets: bool) -> subprocess.Popen[bytes]:
     """Starts the module with its end of the connection and the read end of the lifeline. Raises OSError."""
     given = {"socket": end, "lifeline": held, "PYTHONPATH": os.environ.get("PYTHONPATH")}
+    variables = {name: value for name, value in os.environ.items() if secrets or not _SECRET.search(name)}
     paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module],
@@ -139,7 +136,7 @@ def _start(module: str, end: int, held: int, pass_fds: Sequence[int], secrets: b
         bufsize=0,
         pass_fds=(end, held, *pass_fds),
         start_new_session=True,
-        env={**_variables(secrets), "PYTHONPATH": paths, _GIVEN: json.dumps(given)},
+        env={**variables, "PYTHONPATH": paths, _GIVEN: json.dumps(given)},
     )
 
 

@@ -43,8 +43,11 @@ class EnvFault(Exception):  # noqa: N818 (a state of the world, not a mistake of
     """The environment broke in a call of this episode; the environment must not be used again."""
 
     def __init__(self, kind: FaultKind, stage: Stage, message: str) -> None:
-        super().__init__(f"{stage}: {kind}: {message}")
+        super().__init__(kind, stage, message)  # these alone: an exception is unpickled from its arguments
         self.kind, self.stage, self.message = kind, stage, message
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.kind}: {self.message}"
 
 
 class HostLost(Exception):  # noqa: N818
@@ -53,17 +56,19 @@ class HostLost(Exception):  # noqa: N818
 
 @contextmanager
 def blamed(stage: Stage) -> Iterator[None]:
-    """Whatever the environment raises in here becomes an EnvFault; SettingsError, which a user can mend, stays."""
+    """Whatever the environment raises in here becomes an EnvFault; SettingsError, which a user can fix, stays."""
     try:
         yield
     except (EnvFault, HostLost, SettingsError):
         raise
-    except MemoryError as error:
-        raise EnvFault(FaultKind.MEMORY, stage, one_line(error)) from error
-    except BackendUnavailable as error:
-        raise EnvFault(FaultKind.UNAVAILABLE, stage, one_line(error)) from error
     except Exception as error:
-        raise EnvFault(FaultKind.RAISED, stage, one_line(error)) from error
+        raise EnvFault(kind_of(error), stage, one_line(error)) from error
+
+
+def kind_of(error: Exception) -> FaultKind:
+    """What an exception of an environment means."""
+    kinds = {MemoryError: FaultKind.MEMORY, BackendUnavailable: FaultKind.UNAVAILABLE}
+    return next((kind for known, kind in kinds.items() if isinstance(error, known)), FaultKind.RAISED)
 
 
 def one_line(error: BaseException, limit: int = 500) -> str:

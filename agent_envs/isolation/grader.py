@@ -23,16 +23,14 @@ from itertools import count
 from typing import Any
 
 from agent_envs.core import BackendUnavailable, SettingsError
-from agent_envs.isolation.answers import OK, SETTINGS, Garbage, decode, encode, printable
-from agent_envs.isolation.child import Child, Oversize
+from agent_envs.isolation.answers import OK, SETTINGS, encode, printable
+from agent_envs.isolation.asking import Broken, asked
+from agent_envs.isolation.child import Child
 from agent_envs.isolation.faults import FaultKind
-from agent_envs.ranges import check_ranges
+from agent_envs.ranges import check_above_0, check_ranges
 
 _START_SECONDS = 120.0
 """Longest time to import the function's module, on a machine that is busy with other things."""
-_GRACE = 1.0
-_SLACK = 4096
-"""Bytes by which an answer may be longer than its value."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         check_ranges(self, cpu_seconds=1, memory_mb=128, input_kb=1, output_kb=1)
-        if not 0 < self.seconds < float("inf"):
-            raise ValueError(f"seconds must be above 0 and finite, not {self.seconds}")
+        check_above_0(self, "seconds")
 
 
 @dataclass(frozen=True)
@@ -99,31 +96,19 @@ class Outside:
             self._end()
 
     def _asked(self, question: bytes) -> Reply:
-        child, serial, seconds = self._running(), next(self._serials), self.limits.seconds
+        child, serial = self._running(), next(self._serials)
         try:
-            child.send_bytes(b"%d %b" % (serial, question), seconds)
-            beginning, value = decode(child.recv_bytes(seconds, self._longest), serial)
-        except TimeoutError:
-            reply = Reply(reason=f"{FaultKind.HUNG}: no answer in {seconds:g} s")
-        except Oversize as error:
-            reply = Reply(reason=f"{FaultKind.FLOODED}: {printable(str(error))}")
-        except Garbage as error:
-            reply = Reply(reason=f"{FaultKind.GARBAGE}: {error}")
-        except EOFError:
-            how = child.ending(_GRACE)
-            flooded = f"{FaultKind.FLOODED}: it printed more than it may"
-            reply = Reply(reason=flooded if child.flooded else f"{FaultKind.EXITED}: {how}")
+            beginning, value = self._answer(child, b"%d %b" % (serial, question), serial, self.limits.seconds)
+        except Broken as broken:
+            self._end()
+            return Reply(reason=f"{broken.kind}: {printable(broken.message)}")
         except BaseException:  # an interrupt: an answer would come that nobody waits for
             self._end()
             raise
-        else:
-            return Reply(value) if beginning == OK else Reply(reason=f"{beginning}: {printable(value)}")
-        self._end()
-        return reply
+        return Reply(value) if beginning == OK else Reply(reason=f"{beginning}: {printable(value)}")
 
-    @property
-    def _longest(self) -> int:
-        return self.limits.output_kb * 1024 + _SLACK
+    def _answer(self, child: Child, message: bytes, serial: int, seconds: float) -> tuple[str, Any]:
+        return asked(child, [message], serial, seconds, self.limits.output_kb * 1024)
 
     def _running(self) -> Child:
         if self._child is not None and self._child.alive:
@@ -135,12 +120,13 @@ class Outside:
         except OSError as error:
             raise BackendUnavailable(f"the process of {self.target} cannot be started: {error}") from error
         try:
-            child.send_bytes(encode([self.target, asdict(self.limits)]), _START_SECONDS)
-            beginning, value = decode(child.recv_bytes(_START_SECONDS, self._longest), -1)
-        except (TimeoutError, EOFError, Oversize, Garbage) as error:
+            setup = encode([self.target, asdict(self.limits)])
+            beginning, value = self._answer(child, setup, -1, _START_SECONDS)
+        except Broken as broken:
             child.kill()
-            printed = printable(child.tail()[-400:]) or type(error).__name__
-            raise BackendUnavailable(f"the process of {self.target} cannot be started: {printed}") from error
+            raise BackendUnavailable(
+                f"the process of {self.target} cannot be started: {printable(str(broken))}"
+            ) from broken
         except BaseException:
             child.kill()
             raise

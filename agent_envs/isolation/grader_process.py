@@ -7,19 +7,18 @@ not carry it out. (That is a second fence: what is known to be evaluated should 
 """
 
 import faulthandler
-import importlib
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from agent_envs.core import SettingsError
-from agent_envs.isolation.answers import OK, SETTINGS, encode
+from agent_envs.isolation.answers import answered, encode
 from agent_envs.isolation.child import Channel, connect
-from agent_envs.isolation.faults import FaultKind, one_line
+from agent_envs.isolation.faults import FaultKind
 from agent_envs.isolation.host import limit_memory
 
 _REFUSED = (
@@ -40,6 +39,8 @@ _REFUSED = (
 )
 _ALLOWED = frozenset({"os.listdir", "os.scandir", "os.walk", "os.fwalk"})
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_START_LIMIT = 1024
+"""Bytes of the answer that says whether the function is there."""
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -58,26 +59,6 @@ def fence(channel: Channel, serial: int) -> None:
     sys.addaudithook(hook)
 
 
-def answer(function: Callable[..., Any], serial: int, arguments: bytes, limit: int) -> bytes:
-    """[number, "ok", value], or [number, what broke, in one line why], as JSON of about ``limit`` bytes at most."""
-    try:
-        encoded = encode([serial, OK, function(*json.loads(arguments.decode("utf-8", "surrogatepass")))])
-        if len(encoded) > limit:
-            return encode([serial, FaultKind.FLOODED, f"an answer of {len(encoded)} bytes, where {limit} are allowed"])
-        return encoded
-    except MemoryError as error:
-        return encode([serial, FaultKind.MEMORY, why(error)])
-    except Exception as error:
-        return encode([serial, FaultKind.RAISED, why(error)])
-
-
-def why(error: BaseException) -> str:
-    try:
-        return one_line(error).encode("utf-8", "replace").decode()
-    except Exception:
-        return type(error).__name__
-
-
 def compute(channel: Channel, function: Callable[..., Any], request: bytes, limits: dict[str, Any]) -> None:
     """Answers one request, within the limits."""
     number, _, arguments = request.partition(b" ")
@@ -86,7 +67,13 @@ def compute(channel: Channel, function: Callable[..., Any], request: bytes, limi
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (limits["cpu_seconds"], limits["cpu_seconds"] + 1))
     fence(channel, serial)
-    channel.send_bytes(answer(function, serial, arguments, limits["output_kb"] * 1024))
+    channel.send_bytes(
+        answered(
+            serial,
+            lambda: function(*json.loads(arguments.decode("utf-8", "surrogatepass"))),
+            limits["output_kb"] * 1024,
+        )
+    )
 
 
 def ending(status: int, cpu_seconds: int) -> tuple[str, str]:
@@ -104,17 +91,9 @@ def serve(channel: Channel) -> None:
     target, limits = json.loads(channel.recv_bytes())
     sys.dont_write_bytecode = True  # what is imported late must not be taken for writing
     os.environ.update(dict.fromkeys(_THREADS, "1"))  # threads would not come along into a fork
-    try:
-        module, _, name = target.partition(":")
-        function = getattr(importlib.import_module(module), name)
-    except SettingsError as error:
-        channel.send_bytes(encode([-1, SETTINGS, str(error)[:500]]))
-        return
-    except Exception as error:
-        channel.send_bytes(encode([-1, FaultKind.RAISED, why(error)]))
-        return
-    channel.send_bytes(encode([-1, OK, None]))
-    while True:
+    found: list[Callable[..., Any]] = []
+    channel.send_bytes(answered(-1, lambda: found.append(pkgutil.resolve_name(target)), _START_LIMIT))
+    while found:
         try:
             request = channel.recv_bytes()
         except EOFError:
@@ -122,7 +101,7 @@ def serve(channel: Channel) -> None:
         fork = os.fork()
         if fork == 0:
             try:
-                compute(channel, function, request, limits)
+                compute(channel, found[0], request, limits)
             except BaseException:
                 faulthandler.dump_traceback()
                 os._exit(1)

@@ -1,22 +1,19 @@
 """``python -m agent_envs.isolation.host``: environments in a process that may be killed at any time.
 
-Invariant: for each request there is one answer, in JSON with the number of the request: what the host runs may be
-hostile, and whoever reads the answer must not have to trust it. Requests come from the parent only and are pickled.
+Invariant: answers are JSON (`answers`), because what the host runs may be hostile, and whoever reads the answer must
+not have to trust it. Requests come from the parent only and are pickled.
 """
 
 import faulthandler
 import gc
 import pickle
 import resource
+from functools import partial
 from typing import Any
 
-from agent_envs.core import BackendUnavailable, PlayableEnv, SettingsError
-from agent_envs.isolation.answers import OK, SETTINGS, encode
+from agent_envs.core import PlayableEnv, SettingsError
+from agent_envs.isolation.answers import answered, why
 from agent_envs.isolation.child import Channel, connect
-from agent_envs.isolation.faults import FaultKind, one_line
-
-SLACK = 4096
-"""Bytes by which an answer may be longer than what the environment said."""
 
 
 class Host:
@@ -32,7 +29,7 @@ class Host:
             try:
                 self._make_env = pickle.loads(self._pickled)
             except Exception as error:
-                raise SettingsError(f"make_env cannot be used in a process of its own: {_why(error)}") from error
+                raise SettingsError(f"make_env cannot be used in a process of its own: {why(error)}") from error
             self._envs[number] = self._make_env()
             gc.freeze()  # what the first one loaded stays: collections need not look at it again
         else:
@@ -54,35 +51,6 @@ class Host:
             env.close()
 
 
-def answer(host: Host, request: tuple[Any, ...], limit: int) -> bytes:
-    """[number, "ok", value], or [number, what broke, in one line why], as JSON of at most ``limit`` + `SLACK` bytes."""
-    serial, method, *arguments = request
-    try:
-        value = getattr(host, method)(*arguments)
-        try:
-            encoded = encode([serial, OK, value])
-        except (TypeError, ValueError, RecursionError) as error:
-            return encode([serial, FaultKind.GARBAGE, f"it answered what JSON cannot say: {_why(error)}"])
-        if len(encoded) > limit:
-            return encode([serial, FaultKind.FLOODED, f"an answer of {len(encoded)} bytes, where {limit} are allowed"])
-        return encoded
-    except SettingsError as error:
-        return encode([serial, SETTINGS, str(error)[:500]])
-    except MemoryError as error:
-        return encode([serial, FaultKind.MEMORY, _why(error)])
-    except BackendUnavailable as error:
-        return encode([serial, FaultKind.UNAVAILABLE, _why(error)])
-    except Exception as error:
-        return encode([serial, FaultKind.RAISED, _why(error)])
-
-
-def _why(error: Exception) -> str:
-    try:
-        return one_line(error)
-    except Exception:
-        return type(error).__name__
-
-
 def limit_memory(megabytes: int) -> None:
     """Bounds what this process may allocate, in MiB. Files that it maps to read (an index, a library) do not count.
 
@@ -101,10 +69,10 @@ def serve(channel: Channel) -> None:
     host = Host(make_env)
     while True:
         try:
-            request = pickle.loads(channel.recv_bytes())
+            serial, method, *arguments = pickle.loads(channel.recv_bytes())
         except EOFError:
             return
-        channel.send_bytes(answer(host, request, limit))
+        channel.send_bytes(answered(serial, partial(getattr(host, method), *arguments), limit))
 
 
 if __name__ == "__main__":

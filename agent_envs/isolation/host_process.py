@@ -6,19 +6,36 @@ being served, or the first that finds it ended. The others get HostLost.
 
 import pickle
 import threading
+from dataclasses import dataclass
 from itertools import count
-from time import monotonic
 from typing import Any, NoReturn
 
 from agent_envs.core import SettingsError
-from agent_envs.isolation.answers import OK, SETTINGS, Garbage, decode, printable
-from agent_envs.isolation.child import Child, Oversize
+from agent_envs.isolation.answers import OK, SETTINGS, printable
+from agent_envs.isolation.asking import Broken, asked
+from agent_envs.isolation.child import Child
 from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost, Stage
-from agent_envs.isolation.host import SLACK
-from agent_envs.isolation.settings import HostSettings
+from agent_envs.ranges import check_above_0, check_ranges
 
-_GRACE = 1.0
-"""Seconds that a host gets to end by itself after it closed its connection, so that how it ended is known."""
+
+@dataclass(frozen=True)
+class HostSettings:
+    """The processes that environments live in, and what a call of an environment may take."""
+
+    processes: int = 2
+    """Processes that share the environments; those of one process wait for each other."""
+    reset_seconds: float = 60.0
+    """Longest time to make or to reset an environment; one that takes longer hangs, and its process is killed."""
+    step_seconds: float = 30.0
+    """Longest time of a step, including the grading of the last one, and of any other call."""
+    memory_mb: int = 4096
+    """Memory in MiB that the environments of one process may allocate together."""
+    output_kb: int = 1024
+    """Longest answer in KiB: observation, system prompt and info."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, processes=(1, 1024), memory_mb=(128, 1 << 24), output_kb=(1, 1 << 20))
+        check_above_0(self, "reset_seconds", "step_seconds")
 
 
 class HostProcess:
@@ -71,15 +88,11 @@ class HostProcess:
             if self._killed:
                 self._lost()
             try:
-                beginning, value = decode(self._exchange(request, seconds), serial)
-            except TimeoutError:
-                self._fail(FaultKind.HUNG, stage, f"no answer in {seconds:g} s")
-            except Oversize as error:
-                self._fail(FaultKind.FLOODED, stage, str(error))
-            except Garbage as error:
-                self._fail(FaultKind.GARBAGE, stage, str(error))
-            except EOFError:
-                self._gone(stage)
+                setup = [self._setup] if self._child is None else []
+                child = self._child or self._started()
+                beginning, value = asked(child, [*setup, request], serial, seconds, self.settings.output_kb * 1024)
+            except Broken as broken:
+                self._fail(broken.kind, stage, broken.message)
             except BaseException:  # an interrupt: an answer would come that nobody waits for
                 self.kill()
                 raise
@@ -91,30 +104,13 @@ class HostProcess:
             raise SettingsError(value)
         raise EnvFault(FaultKind(beginning), stage, value)
 
-    def _exchange(self, request: bytes, seconds: float) -> bytes:
-        deadline = monotonic() + seconds
-        if self._child is None:
-            child = Child("agent_envs.isolation.host", secrets=False)  # what runs there may be a model's work
-            with self._counting:
-                self._child, killed = child, self._killed
-            if killed:
-                child.kill()
-            child.send_bytes(self._setup, seconds)
-        self._child.send_bytes(request, deadline - monotonic())
-        return self._child.recv_bytes(deadline - monotonic(), self.settings.output_kb * 1024 + SLACK)
-
-    def _gone(self, stage: Stage) -> NoReturn:
-        """The process ended, or closed its connection."""
-        assert self._child is not None
-        how = self._child.ending(_GRACE)
-        if self._child.alive:
-            how = "it closed its connection"
-        if self._child.flooded:
-            self._fail(FaultKind.FLOODED, stage, "it printed more than it may")
-        printed = self._child.tail()
-        _, crash, where = printed.partition("Fatal Python error: ")  # its innermost frame comes first
-        last_words = " ".join((crash + where)[:400].split() if crash else printed[-400:].split())
-        self._fail(FaultKind.EXITED, stage, f"{how}{'; last it printed: ' if last_words else ''}{last_words}")
+    def _started(self) -> Child:
+        child = Child("agent_envs.isolation.host", secrets=False)  # what runs there may be a model's work
+        with self._counting:
+            self._child, killed = child, self._killed
+        if killed:
+            child.kill()
+        return child
 
     def _fail(self, kind: FaultKind, stage: Stage, message: str) -> NoReturn:
         with self._counting:

@@ -27,8 +27,7 @@ from gymnasium.error import ResetNeeded
 from agent_envs.core import PlayableEnv, SettingsError
 from agent_envs.isolation.answers import Garbage, nothing, reset_values, step_values
 from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost, Stage, one_line
-from agent_envs.isolation.host_process import HostProcess
-from agent_envs.isolation.settings import HostSettings
+from agent_envs.isolation.host_process import HostProcess, HostSettings
 
 T = TypeVar("T")
 

@@ -37,21 +37,21 @@ class MathConfig:
     operations: tuple[str, ...] = ("+", "-")
     """What a step of a generated problem may do: +, - and × (by one digit)."""
     carries: float = 0.6
-    """Share of a generated problem's steps in which something is carried or borrowed, where its operation can."""
+    """Share of a generated problem's steps that carry or borrow, where the operation can."""
     languages: tuple[str, ...] = LANGUAGES
     """Languages of the tasks, en, zh or both; of other sources, tasks in another language are left out."""
     train_tasks: int = 20000
-    """Tasks to learn from; other sources may have fewer."""
+    """Training tasks; other sources may have fewer."""
     held_out_tasks: int = 1000
-    """Tasks of validation, and as many of test; other sources may have fewer."""
+    """Validation tasks, and the same number of test tasks; other sources may have fewer."""
     max_turns: int = 16
     """Thoughts within which the answer must be given; the last one goes on to the end of the message."""
     verifier: Verifier = Verifier.MATH_VERIFY
     """`math-verify` (extra `math`) takes every notation of the right value; `exact` numbers and fractions only."""
     verify_seconds: int = 2
-    """Computing time for the check of one answer; one that takes longer is not verified, and so not right."""
+    """Processor time for checking one answer; an answer that takes longer is unverified and counts as wrong."""
     skill: float = 0.8
-    """Chance that the agent of whom the oracle speaks does a step rightly, and that it notices a mistake."""
+    """Skill of the oracle's agent: the chance that it gets a step right, and that it notices a mistake."""
 
     def __post_init__(self) -> None:
         check_ranges(

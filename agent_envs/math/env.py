@@ -19,7 +19,7 @@ from agent_envs.math.expert import Situation, next_thought
 from agent_envs.math.oracle import chance
 from agent_envs.math.problem import LETTERS, Problem
 from agent_envs.math.progress import progress
-from agent_envs.math.reward import Verdict, check_installed, scored, verdict
+from agent_envs.math.reward import Verdict, check_installed, verdict
 from agent_envs.math.tasks import tasks_of
 from agent_envs.math.text_expert import tell
 from agent_envs.math.thought_kinds import counted, kind_of
@@ -90,9 +90,7 @@ class MathEnv(TextEnv):
 
     def _verdict(self, answer: str) -> Verdict:
         config, problem = self.config, self._problem
-        if problem.scorer is not None:
-            return scored(problem.scorer, problem.gold, answer, config.verify_seconds)
-        return verdict(problem.gold, answer, config.verifier, config.verify_seconds)
+        return verdict(problem.gold, answer, config.verifier, config.verify_seconds, problem.scorer)
 
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         if not over:

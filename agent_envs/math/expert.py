@@ -1,7 +1,7 @@
 r"""The scripted expert of generated problems, and the demonstrator with a mistake that a small model is cloned from.
 
 Invariants: a thought depends on the state only (and on ``rng``); without a flaw the expert is right from every state:
-where the chain so far is wrong, it mends the first mistake and goes on from there. The flawed one forgets what is
+where the chain so far is wrong, it fixes the first mistake and goes on from there. The flawed one forgets what is
 carried or borrowed, and seldom notices. Its demonstrations hold all six kinds of thoughts: a guess adds without
 carrying; where something is carried, it is rejected, and the step is then done rightly, or it is taken for the result.
 """

@@ -1,7 +1,7 @@
 """Tasks of reasoning-gym's arithmetic and algebra families (extra `reasoning-gym`), scored by their own scorers.
 
 Invariant: a question belongs to the split that its own hash names, and to one task of it. Generating touches no model
-text; scoring does, and happens in `agent_envs.reasoning_gym.scorer`, a process that can be killed.
+text; scoring does, and happens in `agent_envs.reasoning_gym.entries`, a process that can be killed.
 """
 
 import difflib

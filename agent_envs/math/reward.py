@@ -48,40 +48,36 @@ class Verdict:
 
 
 @lru_cache(maxsize=1 << 14)
-def verdict(gold: str, answer: str, verifier: Verifier = Verifier.MATH_VERIFY, seconds: int = 2) -> Verdict:
-    """Whether ``answer`` has the value of ``gold``. Raises SettingsError where a package is missing, and
-    BackendUnavailable.
+def verdict(
+    gold: str,
+    answer: str,
+    verifier: Verifier = Verifier.MATH_VERIFY,
+    seconds: int = 2,
+    scorer: tuple[str, int, int, str] | None = None,
+) -> Verdict:
+    """Whether ``answer`` has the value of ``gold``, or gets full marks from an outside task's own ``scorer``.
+
+    What that gives for less is small change. Raises SettingsError where a package is missing, and BackendUnavailable.
     """
     if len(answer) > LONGEST:
         return Verdict(False, f"an answer of {len(answer)} characters, where {LONGEST} are looked at")
     mine, wanted = tidy(answer), tidy(gold)
     if mine == wanted:
         return Verdict(True)
-    value, right = number(mine), number(wanted)
+    value, right = (None, None) if scorer else (number(mine), number(wanted))
     if value is not None and right is not None:
         return Verdict(value == right)
-    if verifier is Verifier.EXACT:
+    if verifier is Verifier.EXACT and not scorer:
         return Verdict(False)
     if right is not None and _SUM.search(mine):
         return Verdict(False)
     if reason := too_hard(mine):
         return Verdict(False, reason)
+    if scorer:
+        reply = _judge("agent_envs.reasoning_gym.entries:score", seconds).call(*scorer, answer.strip())
+        return Verdict(type(reply.value) is float and reply.value >= 1, reply.reason)
     reply = _judge("agent_envs.math.judge:same", seconds).call(wanted, mine)
     return Verdict(reply.value is True, reply.reason)
-
-
-@lru_cache(maxsize=1 << 14)
-def scored(scorer: tuple[str, int, int, str], gold: str, answer: str, seconds: int = 2) -> Verdict:
-    """Whether the outside task's own scorer gives full marks: what it gives for less is small change."""
-    if len(answer) > LONGEST:
-        return Verdict(False, f"an answer of {len(answer)} characters, where {LONGEST} are looked at")
-    mine = tidy(answer)
-    if mine == tidy(gold):
-        return Verdict(True)
-    if reason := too_hard(mine):
-        return Verdict(False, reason)
-    reply = _judge("agent_envs.reasoning_gym.scorer:score", seconds).call(*scorer, answer.strip())
-    return Verdict(type(reply.value) is float and reply.value >= 1, reply.reason)
 
 
 def _judge(target: str, seconds: int) -> Outside:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 _LOOK_AT = 160
-"""A factor is short: what comes after so many characters says nothing about its kind."""
+"""A factor is short: what comes after this many characters says nothing about its kind."""
 
 
 class Factor(StrEnum):
@@ -28,7 +28,7 @@ class Factor(StrEnum):
     GOAL = "goal"
     """Clarify what is asked for."""
     MEND = "mend"
-    """Find one's own mistake and mend it."""
+    """Find one's own mistake and fix it."""
     SPLIT = "split"
     """Split into sub-tasks."""
 

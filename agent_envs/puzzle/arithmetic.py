@@ -30,7 +30,10 @@ class Numbers:
 
 
 class Arithmetic(Puzzle[Numbers]):
-    """Combine two numbers by + - * / until one is left."""
+    """Combine two numbers by + - * / until one is left.
+
+    Level 1 can be done by + and - alone, level 2 needs one product or quotient, level 3 more.
+    """
 
     verb = Verb("COMBINE", "a+b")
     whole: bool
@@ -38,6 +41,9 @@ class Arithmetic(Puzzle[Numbers]):
 
     def show(self, board: Numbers) -> str:
         return f"numbers: {' '.join(map(str, board.left))}, target: {board.target}"
+
+    def key(self, board: Numbers) -> str:
+        return self.show(board)
 
     def moves(self, board: Numbers) -> Sequence[str]:
         return [text for text, _ in steps(board.left, self.whole)]

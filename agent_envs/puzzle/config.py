@@ -25,9 +25,9 @@ class PuzzleConfig:
     """Settings of the puzzles."""
 
     kind: PuzzleKind = PuzzleKind.COUNTDOWN
-    """Which puzzle."""
+    """The puzzle."""
     levels: tuple[int, ...] = ()
-    """Difficulties to draw from, equally often: some of 1, 2 and 3. When none is named it is 1, and all for game24."""
+    """Difficulties to draw from, equally often: some of 1, 2 and 3; by default 1, and all for game24."""
     spare: int = 2
     """Turns beyond those of a shortest solution. With undo a mistake costs two: by default there is room for one."""
     undo: bool = True
@@ -37,17 +37,17 @@ class PuzzleConfig:
     numbers: int = 4
     """Countdown only: numbers at the start."""
     largest: int | None = None
-    """Countdown: they are drawn from 1 to this (9). Game24: those of the training puzzles are (13), as quadruples of
-    1 to 13 are few enough to be learned by heart; validated and tested is on these all the same."""
+    """Countdown: numbers are drawn from 1 to this (9). Game24: training numbers are drawn from 1 to this (13), because
+    the quadruples of 1 to 13 are few enough to be memorised; validation and test stay at 1 to 13."""
     skill: float = 0.7
-    """Chance that the agent of whom the oracle speaks makes a perfect turn; its other turns are wasted."""
+    """Skill of the oracle's agent: the chance that it makes a perfect turn; its other turns are wasted."""
     max_turns: int = 40
-    """No episode has more turns: a `spare` that would allow more is refused."""
+    """Largest number of turns; a `spare` that would allow more is refused."""
     train_tasks: int = 20000
-    """Puzzles to learn from, and 1000 others each to validate and to test; game24 has as many as there are, but for
-    training with a largest above 13."""
+    """Training puzzles; validation and test have 1000 others each. game24 has all there are, except in training with a
+    `largest` above 13."""
     seed: int = 0
-    """Another number draws other puzzles."""
+    """Seed of the puzzles."""
 
     @property
     def chosen_levels(self) -> tuple[int, ...]:
@@ -76,5 +76,5 @@ class PuzzleConfig:
                 raise SettingsError(f"puzzle: largest only works with kinds countdown and game24, not with {self.kind}")
             if not least <= self.largest <= 100:
                 raise SettingsError(f"puzzle: largest must lie in {least}..100 for {self.kind}, not {self.largest}")
-        check_ranges(self, SettingsError, "puzzle: ", spare=0, train_tasks=1)
+        check_ranges(self, SettingsError, "puzzle: ", spare=0, train_tasks=(1, 10_000_000))
         check_share(self, SettingsError, "puzzle: ", "skill")

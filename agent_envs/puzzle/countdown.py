@@ -10,7 +10,7 @@ TARGETS = range(1, 100)
 
 @dataclass(frozen=True)
 class Countdown(Arithmetic):
-    """Level 1 can be done by + and - alone, level 2 needs one product or quotient, level 3 more."""
+    """All numbers to a target."""
 
     numbers: int = 4
     """Numbers at the start."""
@@ -32,9 +32,6 @@ class Countdown(Arithmetic):
                 assert needed is not None
                 if level_of(needed) == level:
                     return Numbers(left, int(target))
-
-    def key(self, board: Numbers) -> str:
-        return self.show(board)
 
 
 def _reached(left: tuple[Number, ...], rng: Random, *, products: bool) -> Number:

@@ -85,22 +85,21 @@ class PuzzleEnv(TextEnv):
 
     def _act(self, action: Action) -> Outcome:
         state = self._state
-        self._state = state = self._undone(state) if action.name == _UNDO.name else self._moved(state, action.args)
+        if action.name == _UNDO.name:
+            state = self._undone(state)
+        else:
+            state = replace(state, line=(*state.line, self.puzzle.play(state.line[-1], action.args)))
+        self._state = state
         if self.puzzle.solved(state.line[-1]):
             return Outcome("", 1.0, terminated=True, success=True)
         stuck = not self.config.undo and not self.puzzle.moves(state.line[-1])
-        return Outcome("", terminated=True) if stuck else Outcome(self._shown(state.line[-1], self.turns_left))
-
-    def _moved(self, state: PuzzleState, text: str) -> PuzzleState:
-        return replace(state, line=(*state.line, self.puzzle.play(state.line[-1], text)))
+        shown = tasks.show(self.config, state.line[-1], self.turns_left)
+        return Outcome("", terminated=True) if stuck else Outcome(shown)
 
     def _undone(self, state: PuzzleState) -> PuzzleState:
         if len(state.line) == 1:
             raise ActionError("there is no move to take back", "没有可以撤回的一步")
         return PuzzleState(state.line[:-1], state.undone + 1)
-
-    def _shown(self, board: Any, left: int) -> str:
-        return tasks.show(self.config, board, left)
 
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         return {"undone": float(self._state.undone), "turns": float(self.turn)} if over else {}

@@ -15,7 +15,7 @@ _TARGET = 24
 
 @dataclass(frozen=True)
 class Game24(Arithmetic):
-    """Level 1 can be done by + and - alone, level 2 needs one product or quotient, level 3 more."""
+    """Four numbers to 24."""
 
     largest: int = KING
     """What is drawn has numbers from 1 to this."""
@@ -33,9 +33,6 @@ class Game24(Arithmetic):
             products = fewest_products(left, _TARGET, whole=False)
             if products is not None and level_of(products) == level:
                 return Numbers(left, _TARGET)
-
-    def key(self, board: Numbers) -> str:
-        return self.show(board)
 
 
 @lru_cache(maxsize=1)

@@ -6,12 +6,11 @@ be a wrong one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 
 from agent_envs.actions import ActionError, Verb
 from agent_envs.puzzle import squares
-from agent_envs.puzzle.protocol import Puzzle
+from agent_envs.puzzle.filling import Filling
 
 _SHAPES = {1: (7, (3,)), 2: (8, (3, 4)), 3: (8, (1, 2))}
 """Level → side of the board, queens that are given."""
@@ -26,7 +25,7 @@ class Queens:
     """For each row the column of its queen, from 0; -1 where there is none."""
 
 
-class NQueens(Puzzle[Queens]):
+class NQueens(Filling[Queens]):
     """Level 1 leaves 4 queens to place on 7 rows, level 2 leaves 4 or 5 on 8 rows, level 3 leaves 6 or 7."""
 
     verb = Verb("PLACE", "r1c2")
@@ -35,38 +34,33 @@ class NQueens(Puzzle[Queens]):
 
     def draw(self, rng: Random, level: int) -> Queens:
         side, given = _SHAPES[level]
-        solution = rng.choice(_complete(Queens((_NONE,) * side)))
+        solution = self.any_solution(Queens((_NONE,) * side), rng)
         kept = rng.sample(range(side), rng.choice(given))
         return Queens(tuple(column if row in kept else _NONE for row, column in enumerate(solution.columns)))
 
     def key(self, board: Queens) -> str:
         """The least of the eight pictures that mirrors and quarter turns make of it."""
-        last = len(board.columns) - 1
-        result = [(row, column) for row, column in enumerate(board.columns) if column != _NONE]
-        pictures = []
-        for way in range(8):
-            turned = [(column, row) if way & 4 else (row, column) for row, column in result]
-            pictures.append(
-                sorted((last - row if way & 1 else row, last - column if way & 2 else column) for row, column in turned)
-            )
-        return f"{last + 1}: {min(pictures)}"
+        side = len(board.columns)
+        return f"{side}: {min(sorted(squares.turned(cell, side, way) for cell in _placed(board)) for way in range(8))}"
 
     def show(self, board: Queens) -> str:
         side = len(board.columns)
         rows = (" ".join("Q" if at == column else "_" for at in range(side)) for column in board.columns)
         return f"board: {' / '.join(rows)}"
 
-    def moves(self, board: Queens) -> Sequence[str]:
-        """The rows with the fewest squares to choose from come first."""
-        rows = [row for row, column in enumerate(board.columns) if column == _NONE]
-        open_rows = sorted((len(free), row, free) for row in rows for free in [_free(board, row)])
-        return [squares.name(row, column) for _, row, free in open_rows for column in free]
+    def choices(self, board: Queens) -> Iterator[tuple[int, list[int]]]:
+        """Every empty row with the columns that no queen attacks."""
+        stand = _placed(board)
+        for row, there in enumerate(board.columns):
+            if there == _NONE:
+                columns = range(len(board.columns))
+                yield row, [at for at in columns if not any(_attacks(row, at, *other) for other in stand)]
 
-    def solved(self, board: Queens) -> bool:
-        return _NONE not in board.columns
+    def filled(self, board: Queens, place: int, what: int) -> Queens:
+        return Queens((*board.columns[:place], what, *board.columns[place + 1 :]))
 
-    def distance(self, board: Queens) -> int | None:
-        return board.columns.count(_NONE) if _can_be_completed(board) else None
+    def move(self, place: int, what: int) -> str:
+        return squares.name(place, what)
 
     def _play(self, board: Queens, text: str) -> Queens:
         side = len(board.columns)
@@ -80,7 +74,7 @@ class NQueens(Puzzle[Queens]):
             if there != _NONE and _attacks(row, column, other, there):
                 name = squares.name(other, there)
                 raise ActionError(f"the queen on {name} attacks that square", f"{name} 的皇后攻击那一格")
-        return _with(board, row, column)
+        return self.filled(board, row, column)
 
     def mistake(self, board: Queens) -> str | None:
         """It takes the first square of a row that is not attacked."""
@@ -99,31 +93,5 @@ def _attacks(row: int, column: int, other: int, there: int) -> bool:
     return row == other or column == there or abs(row - other) == abs(column - there)
 
 
-def _free(board: Queens, row: int) -> list[int]:
-    """The columns of an empty row that no queen attacks."""
-    stand = [(at, column) for at, column in enumerate(board.columns) if column != _NONE]
-    return [column for column in range(len(board.columns)) if not any(_attacks(row, column, *other) for other in stand)]
-
-
-def _with(board: Queens, row: int, column: int) -> Queens:
-    return Queens((*board.columns[:row], column, *board.columns[row + 1 :]))
-
-
-def _completions(board: Queens) -> Iterator[Queens]:
-    rows = [row for row, column in enumerate(board.columns) if column == _NONE]
-    if not rows:
-        yield board
-        return
-    row, free = min(((row, _free(board, row)) for row in rows), key=lambda pair: len(pair[1]))
-    for column in free:
-        yield from _completions(_with(board, row, column))
-
-
-@lru_cache(maxsize=1 << 16)
-def _can_be_completed(board: Queens) -> bool:
-    return next(_completions(board), None) is not None
-
-
-@lru_cache(maxsize=8)
-def _complete(board: Queens) -> tuple[Queens, ...]:
-    return tuple(_completions(board))
+def _placed(board: Queens) -> list[squares.Cell]:
+    return [(row, column) for row, column in enumerate(board.columns) if column != _NONE]

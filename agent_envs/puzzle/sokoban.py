@@ -12,9 +12,8 @@ from random import Random
 
 from agent_envs.actions import ActionError, Verb
 from agent_envs.puzzle.protocol import Puzzle
+from agent_envs.puzzle.squares import Cell, turned
 
-Cell = tuple[int, int]
-"""Row and column, from 0 at the upper left."""
 _WAYS: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _SHAPES = {1: (5, 0, 1), 2: (5, 3, 1), 3: (5, 2, 2)}
 """Level → side of the room, walls inside, boxes."""
@@ -64,7 +63,7 @@ class Sokoban(Puzzle[Board]):
     def key(self, board: Board) -> str:
         """The least of the eight pictures that mirrors and quarter turns make of it."""
         side, cells = board.room.side, (board.room.walls, board.room.goals, board.boxes, (board.you,))
-        return min(repr([sorted(_turned(cell, side, way) for cell in group) for group in cells]) for way in range(8))
+        return min(repr([sorted(turned(cell, side, way) for cell in group) for group in cells]) for way in range(8))
 
     def picture(self, board: Board) -> str:
         reach = range(-1, board.room.side + 1)
@@ -196,13 +195,6 @@ def _relative(here: Cell, there: Cell) -> str:
     rows = f"down {down}" if down > 0 else f"up {-down}" if down else "same row"
     columns = f"right {right}" if right > 0 else f"left {-right}" if right else "same column"
     return f"{rows}, {columns}"
-
-
-def _turned(cell: Cell, side: int, way: int) -> Cell:
-    row, column = cell
-    if way & 4:
-        row, column = column, row
-    return (side - 1 - row if way & 1 else row, side - 1 - column if way & 2 else column)
 
 
 def _sign(board: Board, cell: Cell) -> str:

@@ -1,13 +1,21 @@
-"""Squares of a board as text: ``r2c3`` is row 2, column 3, counted from 1 at the upper left."""
+"""Squares of a board: row and column, counted from 0 at the upper left. As text ``r2c3`` is row 2, column 3, from 1."""
+
+Cell = tuple[int, int]
 
 
 def name(row: int, column: int) -> str:
-    """The text of a square whose row and column are counted from 0."""
+    """The text of a square."""
     return f"r{row + 1}c{column + 1}"
 
 
-def read(text: str, side: int) -> tuple[int, int] | None:
-    """Row and column, from 0, of a square on a board of that side; None when the text names none."""
+def turned(cell: Cell, side: int, way: int) -> Cell:
+    """Where a square lies in one of the eight pictures (``way``) that mirrors and quarter turns make of a board."""
+    row, column = (cell[1], cell[0]) if way & 4 else cell
+    return (side - 1 - row if way & 1 else row, side - 1 - column if way & 2 else column)
+
+
+def read(text: str, side: int) -> Cell | None:
+    """The square on a board of that side; None when the text names none."""
     row, result, column = text.strip().casefold().removeprefix("r").partition("c")
     if not result:
         return None

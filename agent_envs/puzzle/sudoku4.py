@@ -4,13 +4,12 @@ Invariant: a digit may be put wherever its row, column and quarter lack it, so a
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import islice, product
 from random import Random
 
 from agent_envs.actions import ActionError, Verb
 from agent_envs.puzzle import squares
-from agent_envs.puzzle.protocol import Puzzle
+from agent_envs.puzzle.filling import Filling
 
 Grid = tuple[int, ...]
 """Sixteen digits, row by row; 0 is an empty cell."""
@@ -28,7 +27,7 @@ def _peers(cell: int) -> tuple[int, ...]:
 _PEERS = tuple(map(_peers, range(16)))
 
 
-class Sudoku4(Puzzle[Grid]):
+class Sudoku4(Filling[Grid]):
     """Levels have 4 or 5, 6 to 8, and 9 to 11 empty cells."""
 
     verb = Verb("PUT", "r1c2=3")
@@ -40,11 +39,11 @@ class Sudoku4(Puzzle[Grid]):
 
     def draw(self, rng: Random, level: int) -> Grid:
         while True:
-            grid, order = list(_solved_grid(rng)), rng.sample(range(16), 16)
+            grid, order = list(self.any_solution((0,) * 16, rng)), rng.sample(range(16), 16)
             empty = rng.choice(_EMPTY[level])
             for cell in order:
                 kept, grid[cell] = grid[cell], 0
-                if len(list(islice(_solutions(tuple(grid)), 2))) > 1:
+                if len(list(islice(self.solutions(tuple(grid)), 2))) > 1:
                     grid[cell] = kept
                 elif grid.count(0) == empty:
                     return tuple(grid)
@@ -57,16 +56,18 @@ class Sudoku4(Puzzle[Grid]):
         rows = (" ".join(str(digit or "_") for digit in board[at : at + 4]) for at in range(0, 16, 4))
         return f"grid: {' / '.join(rows)}"
 
-    def moves(self, board: Grid) -> Sequence[str]:
-        """The cells with the fewest digits to choose from come first."""
-        open_cells = sorted((len(digits), cell, digits) for cell, digits in _choices(board))
-        return [f"{squares.name(*divmod(cell, 4))}={digit}" for _, cell, digits in open_cells for digit in digits]
+    def choices(self, board: Grid) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Every empty cell with the digits that its row, column and quarter lack."""
+        for cell in range(16):
+            if not board[cell]:
+                taken = {board[peer] for peer in _PEERS[cell]}
+                yield cell, tuple(digit for digit in range(1, 5) if digit not in taken)
 
-    def solved(self, board: Grid) -> bool:
-        return 0 not in board
+    def filled(self, board: Grid, place: int, what: int) -> Grid:
+        return (*board[:place], what, *board[place + 1 :])
 
-    def distance(self, board: Grid) -> int | None:
-        return board.count(0) if _can_be_filled(board) else None
+    def move(self, place: int, what: int) -> str:
+        return f"{squares.name(*divmod(place, 4))}={what}"
 
     def _play(self, board: Grid, text: str) -> Grid:
         where, result, what = text.partition("=")
@@ -82,64 +83,24 @@ class Sudoku4(Puzzle[Grid]):
         if there is not None:
             other = squares.name(*divmod(there, 4))
             raise ActionError(f"{other} holds a {digit} already", f"{other} 已经是 {digit}")
-        return (*board[:cell], int(digit), *board[cell + 1 :])
+        return self.filled(board, cell, int(digit))
 
     def mistake(self, board: Grid) -> str | None:
         """It fills the first empty cell with the smallest digit that is allowed there."""
-        first = next(((cell, digits) for cell, digits in _choices(board) if digits), None)
+        first = next(((cell, digits) for cell, digits in self.choices(board) if digits), None)
         if first is None:
             return None
-        cell, digits = first
-        move = f"{squares.name(*divmod(cell, 4))}={digits[0]}"
+        move = self.move(first[0], first[1][0])
         return None if self.distance(self.play(board, move)) is not None else move
 
     def words(self) -> Sequence[str]:
         return [*"1234_", *(f"{squares.name(*divmod(cell, 4))}" for cell in range(16))]
 
 
-def _choices(grid: Grid) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Every empty cell with the digits that its row, column and quarter lack."""
-    for cell in range(16):
-        if not grid[cell]:
-            taken = {grid[peer] for peer in _PEERS[cell]}
-            yield cell, tuple(digit for digit in range(1, 5) if digit not in taken)
-
-
-def _solutions(grid: Grid) -> Iterator[Grid]:
-    """Every way to fill the grid."""
-    choices = min(_choices(grid), key=lambda choice: len(choice[1]), default=None)
-    if choices is None:
-        yield grid
-        return
-    cell, digits = choices
-    for digit in digits:
-        yield from _solutions((*grid[:cell], digit, *grid[cell + 1 :]))
-
-
-@lru_cache(maxsize=1 << 16)
-def _can_be_filled(grid: Grid) -> bool:
-    return next(_solutions(grid), None) is not None
-
-
-@lru_cache(maxsize=1)
-def _all_grids() -> tuple[Grid, ...]:
-    return tuple(_solutions((0,) * 16))
-
-
-def _solved_grid(rng: Random) -> Grid:
-    return rng.choice(_all_grids())
-
-
 def _turned(grid: Grid, way: int) -> Grid:
     """One of the eight pictures that mirrors and quarter turns make of a grid."""
-    rows = [grid[at : at + 4] for at in range(0, 16, 4)]
-    if way & 1:
-        rows = rows[::-1]
-    if way & 2:
-        rows = [row[::-1] for row in rows]
-    if way & 4:
-        rows = [tuple(column) for column in zip(*rows, strict=True)]
-    return tuple(digit for row in rows for digit in row)
+    places = {squares.turned(divmod(cell, 4), 4, way): digit for cell, digit in enumerate(grid)}
+    return tuple(digit for _, digit in sorted(places.items()))
 
 
 def _renamed(grid: Grid) -> Grid:

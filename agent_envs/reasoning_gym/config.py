@@ -15,18 +15,18 @@ class ReasoningGymConfig:
     seed: int = 0
     """Seed of the tasks."""
     train_tasks: int = 1000
-    """Tasks to learn from; those of small data sets repeat."""
+    """Training tasks; those of small data sets repeat."""
     held_out_tasks: int = 200
-    """Tasks to validate, and as many to test."""
+    """Validation tasks, and the same number of test tasks."""
     turns: int = 6
-    """Turns within which the answer must be given."""
+    """Turns for the whole task."""
     max_turns: int = 12
-    """No episode has more turns: more `turns` are refused."""
+    """Largest value that `turns` may have."""
     score_seconds: int = 2
-    """Computing time for the scoring of one answer."""
+    """Processor time for scoring one answer."""
 
     def __post_init__(self) -> None:
-        bounds = {"seed": 0, "train_tasks": 1, "held_out_tasks": 1, "turns": 1, "score_seconds": 1}
-        check_ranges(self, SettingsError, "reasoning_gym: ", **bounds)
+        tasks = dict.fromkeys(("train_tasks", "held_out_tasks"), (1, 10_000_000))
+        check_ranges(self, SettingsError, "reasoning_gym: ", **tasks, seed=0, turns=1, score_seconds=(1, 600))
         if self.max_turns < self.turns:
             raise SettingsError(f"reasoning_gym: max_turns must be at least turns ({self.turns}), not {self.max_turns}")

@@ -57,6 +57,18 @@ def digest(question: str) -> str:
     return blake2b(question.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
+def score(dataset: str, seed: int, number: int, question: str, answer: str) -> float:
+    """What the data set's own scorer gives for an answer. Raises ValueError when the entry has another question.
+
+    `question` is the `digest` of the question that was asked: the entry is made again here, and of what a model wrote
+    there is only the answer. Some scorers evaluate it: `agent_envs.isolation.grader` calls this in a killable process.
+    """
+    result = entry(dataset, seed, number)
+    if digest(result["question"]) != question:
+        raise ValueError(f"entry {number} of {dataset} is another one in this process")
+    return float(opened(dataset, seed, number // BLOCK).score_answer(answer, result))
+
+
 @contextmanager
 def _own_randomness(purpose: str) -> Iterator[int]:
     """Sets the global generators from `purpose`, and puts them back as they were. The seed is told."""

@@ -10,6 +10,6 @@ def right(config: ReasoningGymConfig, entry: Entry, answer: str) -> bool | None:
     if answer == entry.answer:
         return True
     limits = Limits(cpu_seconds=config.score_seconds, seconds=max(60.0, 10.0 * config.score_seconds))
-    scorer = shared("agent_envs.reasoning_gym.scorer:score", limits)
+    scorer = shared("agent_envs.reasoning_gym.entries:score", limits)
     reply = scorer.call(config.dataset, config.seed, entry.number, entry.question, answer)
     return reply.value >= 1 if type(reply.value) is float else None

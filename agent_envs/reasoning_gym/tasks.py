@@ -1,19 +1,14 @@
 """Tasks of reasoning-gym: entries of its data sets, each question in one split only, by its own hash."""
 
-from __future__ import annotations
-
 import difflib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from agent_envs.actions import ActionError, Grammar, Verb, render
 from agent_envs.core import SettingsError, Task, TaskSet, check_split, number_after
 from agent_envs.reasoning_gym.config import ReasoningGymConfig
 from agent_envs.splits import MORE_TESTS, hashed_split
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 GRAMMAR = Grammar(Verb("DRAFT", "notes"), Verb("SUBMIT", "answer"))
 LONGEST = 8000

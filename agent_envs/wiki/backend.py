@@ -1,9 +1,6 @@
-"""The interface of a wiki backend.
+"""What a wiki is made of, what a search in it finds, and what answers for it."""
 
-A backend holds one or many wikis ("partitions"); every question to it names the partition and never sees another.
-Results are deterministic. A failure raises `BackendUnavailable`; it never becomes an observation.
-"""
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -71,11 +68,17 @@ class Hit:
 
 
 class WikiBackend(Protocol):
-    """Read access to wikis. Implementations are picklable and open their files lazily in each process."""
+    """What answers for one or many wikis ("partitions"), of which every question names one and never sees another.
+
+    A title or query may be any text. A failure raises `BackendUnavailable`; it never becomes an answer.
+    """
+
+    def prepare(self, partitions: Sequence[str]) -> None:
+        """Opens what these need, so that what is missing shows before an episode. Raises SettingsError."""
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the corpus and of the tokeniser: equal fingerprints answer every question alike."""
+        """Hash of what the answers come from."""
 
     def resolve(self, title: str, partition: str) -> str | None:
         """The true title of a page, also from an alias or in other case, width or spacing; None: no such page."""
@@ -83,8 +86,11 @@ class WikiBackend(Protocol):
     def page(self, title: str, partition: str) -> Page | None:
         """The page of exactly that title."""
 
+    def names(self, title: str, partition: str) -> Sequence[str]:
+        """Other titles that lead to the page of exactly that title, as far as the wiki can list them."""
+
     def search(self, query: str, partition: str, k: int = 5, offset: int = 0) -> list[Hit]:
-        """Best pages for a query, best first, ties by page number."""
+        """Best pages for a query, best first."""
 
     def similar(self, title: str, partition: str, k: int = 5) -> list[str]:
         """Titles spelled most like the given one."""

@@ -7,22 +7,25 @@ a missing page or line is an answer, a backend that fails raises.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from agent_envs.actions import Action, Args, Grammar, Verb, render
-from agent_envs.core import BackendUnavailable, Drill, Exercise, Outcome, Task, TaskSet, TextEnv
-from agent_envs.hierarchical import HierarchicalScore, HierarchicalSettings, paid
+from agent_envs.core import BackendUnavailable, Drill, Exercise, Outcome, SettingsError, Task, TaskSet, TextEnv
 from agent_envs.oracle import chance
+from agent_envs.tool_env import ToolEnv, ToolState
 from agent_envs.wiki import arguments, replies
-from agent_envs.wiki.backend import Page, WikiBackend
+from agent_envs.wiki.backend import Hit, Page, WikiBackend
 from agent_envs.wiki.config import Corpus, OutcomeScore, WikiConfig
 from agent_envs.wiki.corpus import backend_of, tasks_of
 from agent_envs.wiki.expert import Situation, expert_turn
 from agent_envs.wiki.names import parts
+from agent_envs.wiki.own.facts import sayable
+from agent_envs.wiki.own.stored import check_own, own_tasks
+from agent_envs.wiki.places import Place
 from agent_envs.wiki.relations import RELATIONS
 from agent_envs.wiki.reward import reward, score
 from agent_envs.wiki.tasks import Gold
@@ -46,7 +49,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class WikiState:
+class WikiState(ToolState):
     """All that an episode changes."""
 
     views: tuple[View, ...] = ()
@@ -57,11 +60,9 @@ class WikiState:
     """Line after which FIND(text, next) goes on."""
     answer: str | None = None
     """The submitted answer."""
-    used: frozenset[str] = frozenset()
-    """Verbs of the turns that were carried out; kept for the hierarchical reward only."""
 
 
-class WikiEnv(TextEnv):
+class WikiEnv(ToolEnv):
     """Answer multi-hop questions with the pages of a wiki. The reward comes with SUBMIT."""
 
     name: ClassVar[str] = "wiki"
@@ -78,7 +79,9 @@ class WikiEnv(TextEnv):
     )
 
     tools: ClassVar[Mapping[str, frozenset[str]]] = {"wiki": frozenset({"NAVIGATE", "SEARCH", "CLICK", "FIND"})}
-    """Name of a tool → verbs of which one has to be used for it to count as used."""
+
+    _rest: str = "rest"
+    """The reply that says how to read on."""
 
     def __init__(self, config: WikiConfig | None = None, backend: WikiBackend | None = None) -> None:
         """Without a `backend` that of the settings is opened (and built the first time) when a turn needs it."""
@@ -93,13 +96,17 @@ class WikiEnv(TextEnv):
         return self._opened
 
     def prepare(self) -> None:
-        _ = self.backend
+        self.backend.prepare(self.config.languages)
+        if self.config.crawl:
+            check_own(self.config, self.backend)
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickle may travel to another machine: it finds the corpus there by the settings, not by our path.
         return {**self.__dict__, "_opened": self._given}
 
     def tasks(self, split: str) -> TaskSet:
+        if self.config.crawl:
+            return own_tasks(self.config, self.backend, split)
         return tasks_of(self.config, split)
 
     def instructions(self, language: str) -> str:
@@ -117,29 +124,17 @@ class WikiEnv(TextEnv):
         assert isinstance(gold, Gold)
         return gold
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        text, earned, terminated, truncated, info = super().step(action)
-        if self.config.outcome is not OutcomeScore.HIERARCHICAL:
-            return text, earned, terminated, truncated, info
-        if not info["invalid"]:
-            self._state = replace(self._state, used=self._state.used | {info["action"]})
-        earned = 0.0
-        if terminated or truncated:
-            score = self._hierarchical()
-            earned, info["reason"] = score.score, score.reason
-        return text, earned, terminated, truncated, info
+    @property
+    def _pays_form(self) -> bool:
+        return self.config.outcome is OutcomeScore.HIERARCHICAL
 
-    def _hierarchical(self) -> HierarchicalScore:
-        answer, used, invalid = self._state.answer, self._state.used, self._invalid_turns
-        wrong = None if answer else "there is no answer"
-        if invalid:
-            wrong = f"bad format: {invalid} turn{'s' * (invalid > 1)} cannot be read"
-        used_all = all(used & verbs for verbs in self.tools.values())
-        settings = HierarchicalSettings(tools=tuple(self.tools))
-        return paid(wrong, answer or "", self._gold.accepted, used_all=used_all, settings=settings)
+    def _submitted(self) -> tuple[str | None, Sequence[str]]:
+        return self._state.answer, self._gold.accepted
 
     def _act(self, action: Action) -> Outcome:
-        return self._handlers[action.name](self, action.args)
+        # Every action is carried out by the method of its name.
+        outcome: Outcome = getattr(self, f"_{action.name.lower()}")(action.args)
+        return outcome
 
     def _page(self, title: str) -> Page:
         page = self.backend.page(title, self._gold.partition)
@@ -159,11 +154,16 @@ class WikiEnv(TextEnv):
     def _show(self, view: View) -> str:
         config, language = self.config, self.task.language
         if view.title is not None:
-            return replies.show_page(self._page(view.title), view.first, language, config.max_lines, config.max_chars)
-        offset = (view.number - 1) * config.hits
-        hits = self.backend.search(view.query, self._gold.partition, config.hits + 1, offset)
+            page = self._page(view.title)
+            return replies.show_page(page, view.first, language, config.max_lines, config.max_chars, self._rest)
+        hits = self._hits(view)
         more = view.number + 1 if len(hits) > config.hits else None
-        return replies.show_hits(hits[: config.hits], offset, more, language)
+        return replies.show_hits(hits[: config.hits], (view.number - 1) * config.hits, more, language)
+
+    def _hits(self, view: View) -> list[Hit]:
+        """The search results of a view, and one more where there are more."""
+        most = self.config.hits
+        return self.backend.search(view.query, self._gold.partition, most + 1, (view.number - 1) * most)
 
     def _navigate(self, args: str) -> Outcome:
         title, section = self.backend.resolve(args, self._gold.partition), ""
@@ -191,9 +191,7 @@ class WikiEnv(TextEnv):
             return self._say("nopage")
         view = self._state.views[-1]
         if view.title is None:
-            offset = (view.number - 1) * self.config.hits
-            hits = self.backend.search(view.query, self._gold.partition, self.config.hits + 1, offset)
-            links = [(hit.title, hit.title) for hit in hits[: self.config.hits]]
+            links = [(hit.title, hit.title) for hit in self._hits(view)[: self.config.hits]]
         else:
             text = self._page(view.title)
             links = [(row.text[link.start : link.end], link.title) for row in text.lines for link in row.links]
@@ -222,7 +220,7 @@ class WikiEnv(TextEnv):
         self._state = replace(self._state, found=found[:_MAX_FOUND][-1])
         return Outcome("\n".join(rows))
 
-    def _save(self, args: str) -> Outcome:
+    def _save_line_ids(self, args: str) -> Outcome:
         ranges = arguments.line_ranges(args)
         if not self._state.views or self._state.views[-1].title is None:
             return self._say("nopage")
@@ -249,16 +247,6 @@ class WikiEnv(TextEnv):
         earned = reward(scores, self.config.outcome, self.config.evidence, self.config.evidence_beta)
         return Outcome("", earned, terminated=True, success=scores.em == 1)
 
-    _handlers: ClassVar[dict[str, Callable[[WikiEnv, str], Outcome]]] = {
-        "NAVIGATE": _navigate,
-        "SEARCH": _search,
-        "CLICK": _click,
-        "FIND": _find,
-        "SAVE_LINE_IDS": _save,
-        "BACK": _back,
-        "SUBMIT": _submit,
-    }
-
     def _invalid_reward(self) -> float:
         return 0.0 - self.config.invalid_penalty
 
@@ -266,17 +254,27 @@ class WikiEnv(TextEnv):
         metrics = {"saved": float(len(self._state.saved))}
         return metrics | asdict(score(self._gold, self._state.answer, self._state.saved)) if over else metrics
 
+    def offline(self) -> TextEnv:
+        if self._given is not None or self.config.source or self.config.crawl or self.config.place() == Place():
+            return self
+        here = {field.name: getattr(Place, field.name) for field in fields(Place)}
+        return type(self)(replace(self.config, **here))
+
     def lexicon(self) -> Sequence[str]:
-        if self.config.corpus != Corpus.WORLD:
+        if self.config.corpus != Corpus.WORLD or self.config.source or self.config.crawl:
             return ()
         (first_en, second_en), (first_zh, second_zh) = parts("en"), parts("zh")
         return [*(f"{part} " for part in first_en), *second_en, *first_zh, *second_zh, *RELATIONS, *RELATIONS.values()]
 
     def drill(self, task: Task, rng: np.random.Generator) -> Drill | None:
-        """Quoting the facts of a random page in random order."""
+        """Quoting the facts of a random page in random order; of a page of the task, where a crawl found it."""
         gold: Gold = task.data
-        page = self.backend.page(self.backend.random(rng, gold.partition), gold.partition)
-        facts = [i for i, line in enumerate(page.lines) if ": " in line.text] if page else []
+        hop = gold.hops[int(rng.integers(len(gold.hops)))] if self.config.crawl else None
+        title = self.backend.random(rng, gold.partition) if hop is None else hop.title
+        page = self.backend.page(title, gold.partition)
+        limits = (task.language, self.config.max_lines, self.config.max_chars)
+        seen = page.lines[: replies.last_shown(page, 1, *limits)] if page else ()
+        facts = [i for i, line in enumerate(seen) if ": " in line.text and sayable(line.text)]
         if page is None or not facts:
             return None
         exercises = []
@@ -285,11 +283,17 @@ class WikiEnv(TextEnv):
             turn = render("SAVE_LINE_IDS", str(i + 1), f"{quote} [{i + 1}]")
             given = turn[: turn.index(": ")]
             exercises.append(Exercise(given, turn.removeprefix(given)))
-        text = replies.show_page(page, 1, task.language, self.config.max_lines, self.config.max_chars)
+        text = replies.show_page(page, 1, *limits)
         return text, exercises
 
-    def oracle(self) -> float:
+    @property
+    def has_expert(self) -> bool:
+        return not self.config.source
+
+    def oracle(self) -> float | None:
         """The chance of the agent that `agent_envs.oracle` describes, as skilled as the settings say."""
+        if not self.has_expert:
+            return None
         return chance(self._expert_steps(), self.max_turns - self.turn, self.config.skill)
 
     def _expert_steps(self) -> list[bool]:
@@ -307,7 +311,13 @@ class WikiEnv(TextEnv):
         return saves
 
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
-        now = Situation(
+        return expert_turn(self._situation(), flaw, rng)
+
+    def _situation(self) -> Situation:
+        """Raises SettingsError where there is no expert."""
+        if not self.has_expert:
+            raise SettingsError(f"{self.name}: questions of a source have no scripted expert")
+        return Situation(
             self._gold,
             self.task.language,
             [view.title for view in self._state.views],
@@ -315,5 +325,5 @@ class WikiEnv(TextEnv):
             self.max_turns - self.turn,
             self.config.evidence > 0,
             self._page,
+            bool(self.config.crawl),
         )
-        return expert_turn(now, flaw, rng)

@@ -3,8 +3,9 @@
 Invariants: a turn depends on the environment's state only; each thought quotes the line that the action is made from
 (on the pages of a fictional world it says first by which relation the page was reached, "capital's mayor: {2:Ana}",
 so that the next relation always follows from two words that stand side by side in the question); without a flaw the
-expert is right from every state that leaves it enough turns. The flawed one takes one relation for another (`MISTAKES`)
-and then goes on as if it were right, reading its position in the chain off the pages behind it.
+expert is right from every state that leaves it enough turns. The flawed one takes one relation for another (`MISTAKES`;
+on a wiki whose relations nobody knew, the next of its kind) and then goes on as if it were right, reading its position
+in the chain off the pages behind it.
 """
 
 import itertools
@@ -41,6 +42,8 @@ class Situation:
     """Whether every gold line is to be saved, not only the answer's."""
     page_of: Callable[[str], Page]
     """Page of a title in the trail."""
+    strange: bool = False
+    """Whether the relations are whatever a wiki has."""
 
 
 def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
@@ -57,7 +60,7 @@ def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | No
     right = hops[at].line if hops[at].title == title else _find(page, hops[at].relation)
     if right is None:
         return render("SUBMIT", title, title)
-    wrong = _find(page, _MISTAKEN.get(hops[at].relation)) if flaw > 0 else None
+    wrong = _mistaken(now, page, hops[at].relation) if flaw > 0 else None
     line = next((id for where, id in reversed(now.saved) if where == title and id in (right, wrong)), None)
     is_saved = line is not None
     if line is None:
@@ -76,7 +79,7 @@ def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | No
         return render("CLICK", str(target), thought)
     if on_path and not last and not early:
         return render("NAVIGATE", hops[at + 1].title, f"{quote}; {hops[at + 1].title}")
-    answer = now.gold.answer if last and on_path else page.lines[line - 1].text.partition(": ")[2]
+    answer = now.gold.answer if last and on_path else page.lines[line - 1].text.partition(": ")[2] or title
     return render("SUBMIT", answer, quote if is_saved else thought)
 
 
@@ -115,7 +118,7 @@ def _believed(now: Situation, start: int) -> int | None:
             return None
         page = now.page_of(here)
         relation = hops[at].relation
-        lines = [_find(page, relation), _find(page, _MISTAKEN.get(relation))]
+        lines = [_find(page, relation), _mistaken(now, page, relation)]
         if not any(
             link.title == following for line in lines if line is not None for link in page.lines[line - 1].links
         ):
@@ -138,6 +141,18 @@ def _find(page: Page, relation: str | None) -> int | None:
         if relation is not None and line.text.startswith(f"{relation}: "):
             return at
     return None
+
+
+def _mistaken(now: Situation, page: Page, relation: str) -> int | None:
+    """Line id of what the flawed demonstrator takes for a relation."""
+    if not now.strange or relation in _WORLDLY:
+        return _find(page, _MISTAKEN.get(relation))
+    asked = _find(page, relation)
+    if asked is None:
+        return None
+    linked = bool(page.lines[asked - 1].links)
+    below = enumerate(page.lines[asked:], asked + 1)
+    return next((at for at, line in below if ": " in line.text and bool(line.links) == linked), None)
 
 
 def _link(page: Page, line: int, title: str | None) -> int | None:

@@ -1,7 +1,7 @@
 """The offline backend: our own tokens in one read-only tantivy segment, similar titles re-ranked by edit distance.
 
 Invariants: ties go to the lower page id; no text of an agent reaches a query parser; files are opened on first use and
-anew in every process, so the object pickles as its folder and survives a fork.
+again in every process, so the object pickles as its folder and survives a fork.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from rapidfuzz import fuzz
 from agent_envs.core import BackendUnavailable
 from agent_envs.wiki import store, tokens
 from agent_envs.wiki.backend import Hit, Page
+from agent_envs.wiki.snippets import snippet
+from agent_envs.wiki.spelling import LONGEST
 
 _TITLE_WEIGHT = 2.0
 _CANDIDATES = 60
 _LOCK = ".tantivy-meta.lock"
-_LONGEST = 400
-"""Characters of a title or query that count: what an agent writes must not fill the caches."""
 
 
 class IndexBackend:
-    """A `WikiBackend` over the files that `store.write` made."""
+    """One or many wikis ("partitions") over the files that `store.write` made.
+
+    Every question names the partition and never sees another. Results are deterministic. A failure raises
+    `BackendUnavailable`; it never becomes an observation.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -50,8 +54,12 @@ class IndexBackend:
                 raise BackendUnavailable(f"cannot open the wiki at {self.folder}: {error}") from error
         return self._files
 
+    def prepare(self, partitions: Sequence[str]) -> None:
+        _ = self._open
+
     @property
     def fingerprint(self) -> str:
+        """Hash of the corpus and of the tokeniser: equal fingerprints answer every question alike."""
         return self._open.fingerprint
 
     def partitions(self) -> list[str]:
@@ -59,25 +67,35 @@ class IndexBackend:
         return list(self._open.partitions)
 
     def resolve(self, title: str, partition: str) -> str | None:
-        if len(title) > _LONGEST:
+        """The true title of a page, also from an alias or in other case, width or spacing; None: no such page."""
+        if len(title) > LONGEST:
             return None
         number = self._open.number(title, partition)
         return None if number is None else self._open.page(number).title
 
     def page(self, title: str, partition: str) -> Page | None:
+        """The page of exactly that title."""
         number = self._open.number(title, partition)
         if number is None:
             return None
         page = self._open.page(number)
         return page if page.title == title else None
 
+    def names(self, title: str, partition: str) -> Sequence[str]:
+        """The aliases of the page."""
+        page = self.page(title, partition)
+        return () if page is None else page.aliases
+
     def search(self, query: str, partition: str, k: int = 5, offset: int = 0) -> list[Hit]:
-        return list(self._open.search(query[:_LONGEST], partition, k, offset))
+        """Best pages for a query, best first, ties by page number."""
+        return list(self._open.search(query[:LONGEST], partition, k, offset))
 
     def similar(self, title: str, partition: str, k: int = 5) -> list[str]:
-        return list(self._open.similar(title[:_LONGEST], partition, k))
+        """Titles spelled most like the given one."""
+        return list(self._open.similar(title[:LONGEST], partition, k))
 
     def random(self, rng: np.random.Generator, partition: str) -> str:
+        """A title drawn by `rng`."""
         part = self._open.partition(partition)
         return self._open.page(int(rng.integers(part.first, part.end))).title
 
@@ -154,7 +172,7 @@ class _Files:
             token = store.term(part, word)
             clauses += [self._term(store.TITLE, token, _TITLE_WEIGHT), self._term(store.BODY, token, 1)]
         return tuple(
-            Hit(title, _snippet(lines, words), score)
+            Hit(title, snippet(lines, words), score)
             for score, number in self._top(clauses, k, offset)
             for title, lines in (self.texts(number),)
         )
@@ -202,14 +220,3 @@ def _array(path: Path) -> np.ndarray:
 def _mapped(path: Path) -> mmap.mmap:
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-def _snippet(lines: Sequence[str], words: list[str]) -> str:
-    """The line that holds most of the words; the first of equals."""
-    best, most = 0, 0
-    for at, line in enumerate(lines):
-        text = line.casefold()
-        held = [word in text for word in words].count(True)
-        if held > most:
-            best, most = at, held
-    return lines[best] if lines else ""

@@ -13,6 +13,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "(lines {first}-{last} of {lines}; NAVIGATE({title}#{next}) or FIND(text) for the rest)",
         "(第{first}-{last}行, 共{lines}行; 打开({title}#{next}) 或 查找(文字) 看其余)",
     ),
+    "rest_tags": (
+        "(lines {first}-{last} of {lines}; search {title}#{next} for the rest)",
+        "(第{first}-{last}行, 共{lines}行; 搜索 {title}#{next} 看其余)",
+    ),
+    "also": ("other pages: {titles}", "其他页面: {titles}"),
     "missing": ("no such page", "不存在这个页面"),
     "similar": ("no such page, similar pages: {titles}", "不存在这个页面, 相似页面: {titles}"),
     "section": ("no such section, sections: {titles}", "没有这一节, 各节: {titles}"),
@@ -40,23 +45,33 @@ def say(key: str, language: str, **values: object) -> str:
     return _TEXTS[key][language == "zh"].format(**values)
 
 
-def show_page(page: Page, first: int, language: str, max_lines: int, max_chars: int) -> str:
-    """A page from line `first` (1-based) on, cut at line ends (one line at least); the last row says what is left."""
-    head = say("page", language, title=page.title, lines=len(page.lines), links=len(page.links))
-    rows, room = [head], max_chars - len(head)
-    last = first - 1
+def show_page(page: Page, first: int, language: str, max_lines: int, max_chars: int, rest: str = "rest") -> str:
+    """A page from line `first` (1-based) on, cut at line ends (one line at least); the last row, the reply ``rest``,
+    says what is left."""
+    head = _head(page, language)
+    last = last_shown(page, first, language, max_lines, max_chars)
+    rows = [head, *page.shown[first - 1 : last]]
+    if first > 1 or last < len(page.lines):
+        following = last + 1 if last < len(page.lines) else 1
+        rows.append(
+            say(rest, language, first=first, last=last, lines=len(page.lines), title=page.title, next=following)
+        )
+    return "\n".join(rows)
+
+
+def last_shown(page: Page, first: int, language: str, max_lines: int, max_chars: int) -> int:
+    """Number of the last line that `show_page` shows."""
+    room, last = max_chars - len(_head(page, language)), first - 1
     for row in page.shown[first - 1 : first - 1 + max_lines]:
         room -= len(row) + 1
         if room < 0 and last >= first:
             break
-        rows.append(row)
         last += 1
-    if first > 1 or last < len(page.lines):
-        following = last + 1 if last < len(page.lines) else 1
-        rows.append(
-            say("rest", language, first=first, last=last, lines=len(page.lines), title=page.title, next=following)
-        )
-    return "\n".join(rows)
+    return last
+
+
+def _head(page: Page, language: str) -> str:
+    return say("page", language, title=page.title, lines=len(page.lines), links=len(page.links))
 
 
 def show_hits(hits: Sequence[Hit], offset: int, more: int | None, language: str) -> str:
@@ -68,7 +83,7 @@ def show_hits(hits: Sequence[Hit], offset: int, more: int | None, language: str)
 
 
 def saved_range(first: int, last: int, lines: int, language: str) -> tuple[range, str]:
-    """The ids of a range that exist on a page of so many lines, and the reply for it. Costs nothing for huge ranges."""
+    """The ids of a range that exist on a page of `lines` lines, and the reply for it. Costs nothing for huge ranges."""
     ids = range(max(first, 1), min(last, lines) + 1)
     shown = _ids(first, last)
     if not ids:

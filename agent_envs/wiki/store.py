@@ -65,7 +65,7 @@ def write(folder: Path, corpus: Iterable[tuple[str, Iterator[Page]]]) -> None:
                 number = len(offsets) - 1
                 titles.append((title_hash(page.title, name), number))
                 aliases += [(title_hash(alias, name), number) for alias in page.aliases]
-                data = _dump(page)
+                data = dump(page)
                 digest.update(data)
                 out.write(data)
                 offsets.append(offsets[-1] + len(data))
@@ -105,7 +105,8 @@ def _write_titles(folder: Path, titles: list[tuple[int, int]], aliases: list[tup
     np.save(folder / OWNERS, np.fromiter(owner.values(), dtype=np.int32, count=len(owner))[order])
 
 
-def _dump(page: Page) -> bytes:
+def dump(page: Page) -> bytes:
+    """A page as one JSON line; `load` is the way back."""
     lines = [
         [line.text, [[link.start, link.end, link.title] for link in line.links], line.level]
         if line.links or line.level

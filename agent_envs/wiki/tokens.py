@@ -16,35 +16,7 @@ MAX_TOKENS = 32
 
 _WORDS = re.compile(r"[^\W_]+")
 _STOP = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "by",
-        "for",
-        "from",
-        "has",
-        "in",
-        "is",
-        "it",
-        "its",
-        "of",
-        "on",
-        "or",
-        "s",
-        "that",
-        "the",
-        "to",
-        "was",
-        "what",
-        "which",
-        "who",
-        "with",
-    ]
+    "a an and are as at be by for from has in is it its of on or s that the to was what which who with".split()  # noqa: SIM905
 )
 _STOP_CJK = frozenset("的是了和与在什么")
 
@@ -52,6 +24,13 @@ _STOP_CJK = frozenset("的是了和与在什么")
 def fold(text: str) -> str:
     """The form in which titles are compared: NFKC, case-folded, underscores as spaces, white space collapsed."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().replace("_", " ").split())
+
+
+def words(text: str) -> list[str]:
+    """The words of a query without those that say nothing, as they stand in it: no sign of a query language is left."""
+    found = _WORDS.findall(unicodedata.normalize("NFKC", text))
+    kept = [word for word in found if word.casefold() not in _STOP] or found
+    return [word.lower() if word in ("AND", "OR", "NOT") else word for word in kept]
 
 
 def tokenise(text: str) -> list[str]:

@@ -118,13 +118,7 @@ _RINGS = (("rival", COUNTRY), ("twin", CITY), ("teacher", PERSON), ("tributary",
 def _objects(kinds: list[str], of_kind: dict[str, list[int]], rng: Random) -> dict[tuple[str, int], int]:
     """(relation, entity) → object. Cycles through each kind, and links between kinds, make the world connected."""
     objects: dict[tuple[str, int], int] = {}
-    for relation, kind in (
-        ("rival", COUNTRY),
-        ("twin", CITY),
-        ("teacher", PERSON),
-        ("tributary", RIVER),
-        ("rival", FIRM),
-    ):
+    for relation, kind in _RINGS:
         ring = rng.sample(of_kind[kind], len(of_kind[kind]))
         objects |= {(relation, one): other for one, other in zip(ring, ring[1:] + ring[:1], strict=True)}
     couples = rng.sample(of_kind[PERSON], len(of_kind[PERSON]) // 2 * 2)

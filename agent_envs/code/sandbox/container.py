@@ -12,7 +12,7 @@ import contextlib
 import secrets
 import socket
 import struct
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from agent_envs.code.sandbox import bundle
@@ -23,6 +23,8 @@ _LENGTH = struct.Struct("!Q")
 _STDOUT = 1
 _OWN_PROCESSES = 4
 _START = 30.0
+_TELLING = 2.0
+"""Seconds in which the engine hears what the kernel did."""
 _FIRST_USER, _USERS = 20_000, 40_000
 """Each container's programs are a user of their own: a user's processes are counted over all containers."""
 
@@ -79,6 +81,20 @@ class Container:
         deadline = monotonic() + seconds
         self._send(_LENGTH.pack(len(message)) + message, deadline)
         return self._receive(deadline, most)
+
+    def spent_memory(self, since: float) -> bool:
+        """Whether the engine saw its memory spent after ``since`` (`time.time`): so a program can end all of it."""
+        deadline = monotonic() + _TELLING
+        while monotonic() < deadline:
+            try:
+                found = self._client.api.events(
+                    since=int(since), until=int(time()) + 1, filters={"container": self.id, "event": "oom"}, decode=True
+                )
+                if any(found):
+                    return True
+            except Exception:  # the engine does not answer: then nobody knows
+                return False
+        return False
 
     def remove(self) -> None:
         """Kills the container and takes it away; one that is gone already is left alone."""
@@ -150,7 +166,13 @@ def _host_config(limits: Limits) -> dict[str, Any]:
         "memswap_limit": memory,
         "pids_limit": limits.processes + _OWN_PROCESSES,
         "ipc_mode": "private",
-        "tmpfs": {"/work": f"{folder},exec", "/tmp": f"{folder},exec", "/dev/shm": folder},
+        # Empty in place of the engine's: terminals and queues are memory of the kernel that no limit counts.
+        "tmpfs": {
+            **dict.fromkeys(("/dev/pts", "/dev/mqueue"), "ro,size=4k,mode=0755"),
+            "/work": f"{folder},exec",
+            "/tmp": f"{folder},exec",
+            "/dev/shm": folder,
+        },
         "ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
         "auto_remove": True,
     }

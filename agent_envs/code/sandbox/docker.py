@@ -11,12 +11,14 @@ Takes the extra ``docker``, an engine, and an image (``scripts/docker_image.sh``
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import secrets
 import socket
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import time
 from typing import Any
 
 from agent_envs.code.sandbox.container import Broken, Container
@@ -30,10 +32,12 @@ from agent_envs.code.sandbox.interface import (
     Status,
 )
 from agent_envs.code.sandbox.pooled import PooledSandbox
-from agent_envs.code.sandbox.results import message_of, most_bytes, result_of
+from agent_envs.code.sandbox.results import message_of, most_bytes, out_of_memory, result_of
 
 IMAGE = "turnwise-sandbox:latest"
 _GRACE = 15.0
+_YOUNG = 60.0
+"""Seconds in which a container may be made and not started yet."""
 _CLEAN = (Status.OK, Status.ERROR)
 _FIXED = ("processes", "disk_mb", "inodes")
 """Limits that a container is made with: a run cannot ask for more of them."""
@@ -67,6 +71,7 @@ class DockerSandbox(PooledSandbox):
         self._all: set[Container] = set()
         self._ready: queue.LifoQueue[Future[Container]] = queue.LifoQueue()
         self._makers = ThreadPoolExecutor(2, "container")
+        sweep(self._client)
         try:
             first = self._make()
         except Exception as error:
@@ -102,13 +107,15 @@ class DockerSandbox(PooledSandbox):
         except Exception as error:
             self._replace()
             raise SandboxFault(f"the engine does not make a container: {error}") from error
-        clean = False
+        clean, began = False, time()
         try:
             container.limit_memory(job.limits.memory_mb << 20)
             result = result_of(container.ask(message, job.limits.seconds + _GRACE, most_bytes(job)), job)
             clean = result.status in _CLEAN and not result.stray
             return result
         except Broken as error:
+            if container.spent_memory(began):  # a program may choose that its container's first process goes
+                return out_of_memory()
             raise SandboxFault(f"the container did not answer as it must ({error})") from error
         finally:
             if clean:
@@ -141,6 +148,18 @@ class DockerSandbox(PooledSandbox):
         container = Container(self._client, self._image, self._limits, self._label)
         self._all.add(container)
         return container
+
+
+def sweep(client: Any) -> None:
+    """Removes containers that were made and never started, as where the process that made them was killed between.
+
+    One that was started ends with its connection, and the engine removes it.
+    """
+    filters = {"label": "turnwise", "status": "created"}
+    with contextlib.suppress(Exception):  # they are in nobody's way
+        for container in client.api.containers(all=True, filters=filters):
+            if time() - container["Created"] > _YOUNG:
+                client.api.remove_container(container["Id"], force=True, v=True)
 
 
 def _client(image: str) -> Any:

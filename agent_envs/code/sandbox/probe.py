@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import socket
 import tempfile
 from importlib import resources
 from pathlib import Path
 
 from agent_envs.code.sandbox.interface import Limits, Sandbox, SandboxFault, SandboxUnavailable
+from agent_envs.code.sandbox.zygote import stale
 
 _LIMITS = Limits(seconds=10.0, memory_mb=64, processes=8, disk_mb=1, inodes=16)
 _PROGRAM = """
@@ -87,22 +89,26 @@ def probe(sandbox: Sandbox) -> None:
     """Raises SandboxUnavailable when a program gets through, or the probe cannot be made."""
     secret = secrets.token_hex(16)
     try:
-        handle, path = tempfile.mkstemp(prefix="turnwise-probe-")
+        folder = tempfile.mkdtemp(prefix=stale.FOLDER)
     except OSError as error:
         raise SandboxUnavailable(
             f"no temporary folder can be written ({error.strerror})",
             "set TMPDIR to a folder that can be written, or free some space",
         ) from error
     backend = sandbox.capabilities.backend
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with open(handle, "w") as file:
-            file.write(secret)
-        Path(path).chmod(0o666)  # whatever user a run has: only the walls keep it out
-        did = _did(sandbox, secret, path)
+        stale.hold(held)  # were this process killed now, the next sandbox would remove it
+        path = Path(folder, "secret")
+        path.write_text(secret)
+        for each, mode in ((folder, 0o755), (path, 0o666)):  # whatever user a run has: only the walls keep it out
+            os.chmod(each, mode)
+        did = _did(sandbox, secret, str(path))
     except SandboxFault as error:
         raise SandboxUnavailable(f"{backend}: the probe did not run ({error})", _MESSAGE) from error
     finally:
-        os.unlink(path)
+        os.close(held)
+        shutil.rmtree(folder, ignore_errors=True)
     if did:
         raise SandboxUnavailable(f"{backend}: a probe could {did[0]}", _MESSAGE)
 

@@ -43,10 +43,15 @@ def result_of(body: bytes, job: SandboxJob) -> RunResult:
         if "fault" in header:
             raise SandboxFault(f"the sandbox failed: {header['fault']}")
         if "oom" in header:  # the memory of the run was spent so that not even its supervisor could stay
-            return RunResult(Status.OOM, None, 9, b"", b"", True, 0.0, 0.0, None, stray=True)
+            return out_of_memory()
         return _read(header, blobs, job)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise SandboxFault(f"the sandbox answered something that is not a result: {type(error).__name__}") from error
+
+
+def out_of_memory() -> RunResult:
+    """Of a run that took its supervisor with it."""
+    return RunResult(Status.OOM, None, 9, b"", b"", True, 0.0, 0.0, None, stray=True)
 
 
 def _read(header: dict[str, Any], blobs: list[bytes], job: SandboxJob) -> RunResult:

@@ -20,6 +20,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -44,6 +45,8 @@ _GRACE = 10.0
 """Seconds after its deadline in which a run's result must be here."""
 _ENDING = 1.0
 """Seconds that a sandbox which ends may take to be seen ended."""
+_SOON = 0.05
+"""Seconds in which a supervisor that has answered mostly ends."""
 _OF_PREFIX = ("bin", "lib", "lib32", "lib64", "libexec")
 """Folders of Python's own that it needs."""
 _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/sbin")
@@ -104,7 +107,9 @@ class WarmSandbox(PooledSandbox):
 
     def _run(self, job: SandboxJob) -> RunResult:
         message = message_of(job, self.capabilities)
-        with self._slots:
+        self._slots.acquire()
+        give_back: Callable[[], None] = self._slots.release
+        try:
             zygote = self._running()
             try:
                 ours, theirs = socket.socketpair()
@@ -112,12 +117,13 @@ class WarmSandbox(PooledSandbox):
                 raise SandboxFault(f"no connection for the run can be made ({error.strerror})") from error
             slot = zygote.free.get_nowait()
             channel = Channel(ours)
+            give_back = partial(self._give_back, zygote, slot, channel)
             try:
                 with theirs:
                     socket.send_fds(slot, [b"r"], [theirs.fileno()])
                 deadline = monotonic() + job.limits.seconds + _GRACE
                 channel.send_bytes(message, _GRACE)
-                return result_of(channel.recv_bytes(deadline - monotonic(), most_bytes(job)), job)
+                result = result_of(channel.recv_bytes(deadline - monotonic(), most_bytes(job)), job)
             except Oversize as error:  # its supervisor ends with the connection; the other runs go on
                 raise SandboxFault(f"the run did not answer as it must ({error})") from error
             except TimeoutError as error:
@@ -130,9 +136,21 @@ class WarmSandbox(PooledSandbox):
                     lost = f"the sandbox ended ({zygote.child.ending(1)}): {_last_line(zygote.child)}"
                     self._drop(zygote)
                 raise SandboxFault(lost) from error
-            finally:
-                zygote.free.put(slot)
-                channel.close()
+            if not _over(channel, _SOON):  # its memory is freed by then, and counts against no other run
+                give_back = threading.Thread(target=self._wait_for_end, args=(give_back, channel), daemon=True).start
+            return result
+        finally:
+            give_back()
+
+    def _give_back(self, zygote: _Zygote, slot: socket.socket, channel: Channel) -> None:
+        zygote.free.put(slot)
+        channel.close()
+        self._slots.release()
+
+    def _wait_for_end(self, give_back: Callable[[], None], channel: Channel) -> None:
+        """Gives a worker back when its supervisor ends; some remove the files of a run first, which takes long."""
+        _over(channel, None)
+        give_back()
 
     def _running(self) -> _Zygote:
         with self._lock:
@@ -202,7 +220,8 @@ def _hidden(readable: list[str]) -> list[str]:
     found = [path for folder in readable for path in Path(folder).glob("python3*/*-packages")]
     found.append(Path(__file__).parents[2])
     paths = dict.fromkeys(text for path in found for text in (str(path), os.path.realpath(path)))
-    return [path for path in paths if any(path.startswith(folder + os.sep) for folder in readable)]
+    tops = {*readable, *map(os.path.realpath, readable)}
+    return [path for path in paths if any(path.startswith(top + os.sep) for top in tops)]
 
 
 def _temporary() -> str:
@@ -257,6 +276,17 @@ def _end(zygote: _Zygote) -> None:
         elif path.exists():
             with contextlib.suppress(OSError):
                 files.remove(str(path))
+
+
+def _over(channel: Channel, seconds: float | None) -> bool:
+    """Waits for the end of a supervisor that has answered; whether it came within ``seconds``."""
+    try:
+        channel.recv_bytes(seconds, 0)
+    except TimeoutError:
+        return False
+    except (EOFError, Oversize):
+        pass
+    return True
 
 
 def _last_line(child: Child) -> str:

@@ -3,7 +3,7 @@
 Invariant: every listed bug ends on every check of its program's pool, fails at least `LEAST` of them, and does not
 raise on all. Nothing is run to read the list. A program that changed since is refused.
 
-``python -m agent_envs.code.tasks.bugs`` makes the list anew.
+``python -m agent_envs.code.tasks.bugs`` makes the list again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def bugs_of(program: Program) -> tuple[Bug, ...]:
     """The bugs of a program. Raises ValueError when the list is not that of the library."""
     row = _rows().get(program.name)
     if row is None or row["digest"] != program.digest:
-        raise ValueError(f"{_FILE} does not know {program.name} as it is: python -m {__name__} makes it anew")
+        raise ValueError(f"{_FILE} does not know {program.name} as it is: python -m {__name__} makes it again")
     return tuple(_read(*bug) for bug in row["bugs"])
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent_envs.core import SettingsError
+from agent_envs.ranges import check_ranges
 
 GENERATED = "generated"
 LANGUAGES = ("en", "zh")
@@ -109,11 +110,8 @@ class TaskSettings:
                 raise SettingsError(f"code: {name} must be distinct ones of {', '.join(map(str, known))}, not {value}")
         if not self.languages:
             raise SettingsError("code: languages names none: use en, zh or both")
-        if self.train_tasks < 1 or self.held_out_tasks < 1:
-            raise SettingsError(
-                f"code: train_tasks and held_out_tasks must be at least 1, not {self.train_tasks} and "
-                f"{self.held_out_tasks}"
-            )
+        tasks = dict.fromkeys(("train_tasks", "held_out_tasks"), (1, 10_000_000))
+        check_ranges(self, SettingsError, "code: ", **tasks)
         if self.source == GENERATED:
             if self.operators and self.kind == TaskKind.SYNTHESIS:
                 raise SettingsError("code: operators do not act with kind synthesis, which has nothing to repair")

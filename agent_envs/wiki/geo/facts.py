@@ -4,21 +4,14 @@ Invariants: borders are mutual; every code named in a fact is an entity; the sam
 facts in the same order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import Any
 
 from agent_envs.core import SettingsError
 from agent_envs.wiki.config import LANGUAGES
-from agent_envs.wiki.geo.corrections import (
-    CAPITALS,
-    CAPITALS_ZH,
-    CODES,
-    CURRENCIES,
-    NOT_BORDERS,
-    REGIONS,
-)
+from agent_envs.wiki.geo.corrections import CAPITALS, CAPITALS_ZH, CODES, CURRENCIES, NOT_BORDERS, REGIONS
 
 SOURCES = ("babel", "countryinfo", "pycountry")
 Names = dict[str, str]
@@ -120,7 +113,7 @@ def load() -> Facts:
             (info["name"], code, *(str(native) for native in [info.get("nativeName")] if native)),
         )
     kept = {
-        code: Country(**{**vars(one), "neighbours": tuple(other for other in one.neighbours if other in countries)})
+        code: replace(one, neighbours=tuple(other for other in one.neighbours if other in countries))
         for code, one in countries.items()
     }
 

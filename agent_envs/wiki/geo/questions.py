@@ -11,7 +11,7 @@ from hashlib import blake2b
 from random import Random
 
 from agent_envs import scoring
-from agent_envs.core import Task, TaskSet, check_split
+from agent_envs.core import Task, TaskSet, check_split, number_after
 from agent_envs.wiki.config import LANGUAGES, WikiConfig
 from agent_envs.wiki.geo.facts import Facts, load
 from agent_envs.wiki.geo.pages import CITY, COUNTRY, CURRENCY, LANGUAGE, WORDS, GeoWiki, Key, geo_wiki, names_of
@@ -154,11 +154,10 @@ def geo_tasks(config: WikiConfig, split: str) -> TaskSet:
         return _task(result[nth], split, language, f"geo{config.seed}-{split}-{language}-{nth}")
 
     def number_of(task_id: str) -> int | None:
-        head, _, nth = task_id.rpartition("-")
-        language = head.removeprefix(f"geo{config.seed}-{split}-")
-        if language not in languages or not (nth.isdecimal() and nth.isascii()) or len(nth) > 9 or str(int(nth)) != nth:
-            return None
-        return int(nth) * len(languages) + languages.index(language)
+        for at, language in enumerate(languages):
+            if (nth := number_after(f"geo{config.seed}-{split}-{language}-", task_id)) is not None:
+                return nth * len(languages) + at
+        return None
 
     return TaskSet(len(result) * len(languages), build, number_of)
 

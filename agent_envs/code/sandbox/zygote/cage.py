@@ -51,6 +51,8 @@ class Cage(ABC):
     work = "/work"
     """The program's folder, for the processes of a run."""
     temporary = "/tmp"
+    leaves_late = False
+    """Whether `leave` may take long: then the result is told before it."""
 
     @abstractmethod
     def start(self) -> None:
@@ -69,6 +71,14 @@ class Cage(ABC):
     @abstractmethod
     def enter(self, bounds: Bounds) -> None:
         """In the supervisor: makes the folders `work` and `temporary`."""
+
+    def crowded(self, bounds: Bounds) -> bool:
+        """In the supervisor, while the program runs: whether its files are more than they may be."""
+        return False
+
+    def tick(self) -> float:
+        """Seconds until `crowded` is to be asked."""
+        return 3600.0
 
     @contextmanager
     def as_owner(self) -> Iterator[None]:

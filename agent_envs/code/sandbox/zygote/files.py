@@ -21,6 +21,7 @@ _NAMES = 1 << 20
 _TOLD = 100
 """Most names of skipped files."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OPEN_FOLDER = _READ | os.O_DIRECTORY
 
 
 class Collected(NamedTuple):
@@ -47,7 +48,7 @@ def take(folder: str, given: Mapping[str, bytes], most: int) -> Collected:
     skipped: list[str] = []
     left = set(given)
     room, names = most, _NAMES
-    top = os.open(folder, _READ | os.O_DIRECTORY)
+    top = os.open(folder, OPEN_FOLDER)
     try:
         for name, parent, entry in _entries(top, skipped):
             left.discard(name)
@@ -75,7 +76,8 @@ def _entries(top: int, skipped: list[str]) -> Iterator[tuple[str, int, str]]:
     count = 0
     for where, folders, names, folder in os.fwalk(".", dir_fd=top, follow_symlinks=False):
         prefix = where.removeprefix(".").removeprefix("/") + "/" if where != "." else ""
-        folders[:] = sorted(filter(_speakable, folders))
+        count += len(folders)
+        folders[:] = sorted(filter(_speakable, folders))[: max(0, _ENTRIES - count + len(folders))]
         if prefix.count("/") >= _DEPTH:
             for name in folders:
                 _skip(skipped, prefix + name)
@@ -121,7 +123,7 @@ def remove(path: str) -> None:
     except FileNotFoundError:
         return
     os.chmod(path, 0o700)
-    top = os.open(path, _READ | os.O_DIRECTORY)
+    top = os.open(path, OPEN_FOLDER)
     mark, moved = os.urandom(8).hex(), 0
     try:
         while names := os.listdir(top):
@@ -130,7 +132,7 @@ def remove(path: str) -> None:
                     os.unlink(name, dir_fd=top)
                     continue
                 os.chmod(name, 0o700, dir_fd=top)
-                folder = os.open(name, _READ | os.O_DIRECTORY, dir_fd=top)
+                folder = os.open(name, OPEN_FOLDER, dir_fd=top)
                 try:
                     for below in os.listdir(folder):
                         if not _is_folder(below, folder):

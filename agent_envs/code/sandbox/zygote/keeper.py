@@ -21,9 +21,6 @@ from agent_envs.code.sandbox.zygote import cgroup, files, linux, loop, reach, st
 from agent_envs.code.sandbox.zygote.cage import Cage, Refused
 from agent_envs.code.sandbox.zygote.group import Tree
 
-_PREFIX = "turnwise-sandbox-held-"
-"""Folders of this name are held while they are used (`stale`)."""
-
 
 class _Ended(Exception):  # noqa: N818
     """Nobody needs the sandbox any more."""
@@ -40,6 +37,7 @@ def main(config: Mapping[str, Any]) -> None:
     try:
         user = reach.spare_user() if os.geteuid() == 0 and config["cage"] != "process" else os.geteuid()
         reason = ""
+        stale.sweep(config["temporary"], stale.FOLDER, files.remove)
         if config["cage"] == "namespace":
             trees, reason = _trees(user)
         else:
@@ -97,8 +95,7 @@ def _trees(user: int) -> tuple[list[Tree], str]:
 
 
 def _folder(parent: str, user: int) -> str:
-    stale.sweep(parent, _PREFIX, files.remove)
-    folder = os.path.join(parent, f"{_PREFIX}{os.urandom(8).hex()}")
+    folder = os.path.join(parent, f"{stale.FOLDER}{os.urandom(8).hex()}")
     try:
         os.mkdir(folder, 0o700)
         stale.hold(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))

@@ -17,7 +17,7 @@ import signal
 import socket
 from collections.abc import Iterator, Sequence
 
-from agent_envs.code.sandbox.zygote import cgroup, linux, seccomp, tree
+from agent_envs.code.sandbox.zygote import cgroup, files, linux, seccomp, tree
 from agent_envs.code.sandbox.zygote.cage import Bounds, Cage, Events, Refused, kill_everybody, lock_down, set_limits
 from agent_envs.code.sandbox.zygote.group import Group, Tree, prefer_for_killing
 
@@ -90,6 +90,13 @@ class NamespaceCage(Cage):
 
     def end(self, pid: int) -> bool:
         return kill_everybody()
+
+    def leave(self) -> None:
+        # The kernel frees the files later, and until then counts them against the next run of the slot.
+        for place in tree.PLACES.values():
+            for name in os.listdir(place):
+                with contextlib.suppress(OSError):
+                    files.remove(f"{place}/{name}")
 
     def events(self) -> Events:
         return Events() if self._group is None else self._group.events()

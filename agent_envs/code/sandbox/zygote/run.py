@@ -4,7 +4,7 @@ Invariants:
 
 - The program has a deadline in wall time, bounded output and no more than its bounds; whatever it does, this ends.
 - No pipe is waited for: a process that outlives the program and holds its output is killed.
-- Files are looked at only when every process of the run is dead.
+- Files are read only when every process of the run is dead.
 """
 
 from __future__ import annotations
@@ -39,9 +39,18 @@ class Ended:
 
 def serve(cage: Cage, source: int, sink: int) -> None:
     """Reads one job, runs it and writes its result, or the fault that kept it from running. Raises wire.Gone."""
+    try:
+        _serve(cage, source, sink)
+    finally:
+        if cage.leaves_late:
+            _left(cage)
+
+
+def _serve(cage: Cage, source: int, sink: int) -> None:
     header, (stdin, *contents) = wire.unpack(wire.read(source))
     bounds = Bounds(**header["bounds"])
     given = dict(zip(header["names"], contents, strict=True))
+    dirty = False
     try:
         try:
             cage.enter(bounds)
@@ -52,7 +61,8 @@ def serve(cage: Cage, source: int, sink: int) -> None:
                 found = files.take(cage.work, given, bounds.collected)
             events = cage.events()
         finally:
-            dirty = not _left(cage)
+            if not cage.leaves_late:
+                dirty = not _left(cage)
     except (OSError, Fault) as error:
         wire.write(sink, wire.pack({"fault": f"{type(error).__name__}: {error}"}))
         return
@@ -98,7 +108,7 @@ def _supervise(cage: Cage, argv: list[str], stdin: bytes, bounds: Bounds, source
     refusal = _refusal(said, bounds.seconds)
     started = time.monotonic()
     ended = Ended()
-    watch = _Watch(pid, outer, stdin, source, bounds)
+    watch = _Watch(pid, outer, stdin, source, bounds, cage)
     try:
         watch.until(started + bounds.seconds, ended)
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -130,7 +140,8 @@ def _refusal(said: int, seconds: float) -> str:
 class _Watch:
     """The program's pipes and its end, and the one who waits for its result."""
 
-    def __init__(self, pid: int, pipes: dict[int, int], stdin: bytes, source: int, bounds: Bounds) -> None:
+    def __init__(self, pid: int, pipes: dict[int, int], stdin: bytes, source: int, bounds: Bounds, cage: Cage) -> None:
+        self._bounds, self._cage = bounds, cage
         self._most = bounds.output
         self._rest = memoryview(stdin)
         self._open = {pipe: fd for fd, pipe in pipes.items()}
@@ -152,7 +163,9 @@ class _Watch:
             if left <= 0:
                 ended.timeout = True
                 return
-            for fd, event in self._poller.poll(left * 1000 + 1):
+            if self._cage.crowded(self._bounds):
+                return
+            for fd, event in self._poller.poll(min(left, self._cage.tick()) * 1000 + 1):
                 if fd == self._end:
                     return
                 if fd == self._source:

@@ -26,12 +26,15 @@ _PRCTL = (1, 2, 3, 4, 15, 16, 21, 23, 39)
 """PR_SET/GET_PDEATHSIG GET/SET_DUMPABLE SET/GET_NAME GET_SECCOMP CAPBSET_READ GET_NO_NEW_PRIVS."""
 _LOCKS = (6, 7, 37, 38, 1024, 1026)
 """fcntl: F_SETLK F_SETLKW F_OFD_SETLK F_OFD_SETLKW F_SETLEASE F_NOTIFY: kernel memory that nothing bounds."""
+_BUFFERS = (7, 8, 32, 33)
+"""setsockopt: SO_SNDBUF SO_RCVBUF SO_SNDBUFFORCE SO_RCVBUFFORCE: memory of the kernel, too."""
 _SET_PIPE_SIZE, _SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX = 1031, 8, 10, 15
 _ALONE = """
 fork vfork clone chmod fchmodat fchmodat2 chown lchown fchownat utime utimes futimesat utimensat truncate setpgid
-pidfd_open pidfd_send_signal tkill
+pidfd_open pidfd_send_signal tkill sendmsg sendmmsg
 """
-"""What a program must not do that shares its user with others: Landlock does not look at modes, times and owners."""
+"""What a program must not do that shares its user with others: Landlock does not look at modes, times and owners. Nor
+may it keep open files in messages to itself, where they are not counted."""
 
 Instruction = tuple[int, int, int, int]
 
@@ -73,6 +76,7 @@ def _looked_at(alone: int | None) -> dict[str, list[Instruction]]:
         "clone3": [_fails(errno.ENOSYS)],
         "socket": [_fails(errno.EAFNOSUPPORT)],
         "socketpair": _only(0, (1,), errno.EAFNOSUPPORT),
+        "setsockopt": _never(2, _BUFFERS),
         "ioctl": _only(1, _TERMINAL, errno.ENOTTY),
         "fcntl": _never(1, (_SET_PIPE_SIZE, *_LOCKS, *owner)),
         "prctl": _only(0, [option for option in _PRCTL if option not in pdeath], errno.EPERM),

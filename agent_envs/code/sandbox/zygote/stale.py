@@ -12,6 +12,8 @@ import os
 import time
 from collections.abc import Callable
 
+FOLDER = "turnwise-sandbox-held-"
+"""How the names of folders for temporary files begin."""
 _YOUNG = 60.0
 """Seconds in which a folder may be made and not held yet."""
 

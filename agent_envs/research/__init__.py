@@ -1,0 +1,1 @@
+"""Questions that need the wiki for a fact and Python for a computation on it."""

@@ -1,0 +1,1 @@
+"""The live backend: a MediaWiki over its API."""
