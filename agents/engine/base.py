@@ -172,6 +172,14 @@ def need(engine: Engine, capability: str, who: str) -> None:
         )
 
 
+def refuse_both_cuts(sampling: SamplingSettings) -> None:
+    """Raises EngineError for ``top_p`` with ``top_k``, which vLLM's own sampler cuts otherwise than the trainer."""
+    if not sampling.greedy and sampling.top_p < 1 and sampling.top_k:
+        raise EngineError(
+            "vLLM's own sampler takes top_p of what top_k leaves, the trainer of all tokens: set one of them"
+        )
+
+
 def check_request(
     request: Request,
     *,
@@ -216,6 +224,43 @@ def forked(request: Request, history: tuple[int, ...]) -> tuple[int, ...]:
     if request.fork_at is not None and not 0 < request.fork_at <= len(history):
         raise ValueError(f"session {request.fork_of} has {len(history)} tokens: no fork begins at {request.fork_at}")
     return history[: request.fork_at]
+
+
+class KeptTokens(Protocol):
+    """A session that is its tokens."""
+
+    history: tuple[int, ...]
+    """All tokens up to the last completion."""
+
+    @property
+    def turn(self) -> object | None:
+        """The pending request."""
+
+
+def resumed(
+    request: Request, sessions: Mapping[int, KeptTokens], engine: Engine, max_length: int, ends: ThoughtEnds | None
+) -> tuple[tuple[int, ...], int]:
+    """(what the request goes on from, how many tokens may be sampled) where sessions are kept as tokens.
+
+    Raises ValueError and ContextFull.
+    """
+    session = sessions.get(request.session)
+    check_request(
+        request,
+        known=session is not None,
+        busy=session is not None and session.turn is not None,
+        room=len(sessions) < engine.slots,
+        vocabulary=engine.vocabulary,
+        ends=ends,
+    )
+    history = session.history if session is not None else ()
+    if request.fork_of is not None:
+        source = sessions.get(request.fork_of)
+        history = forked(request, source.history if source is not None else ())
+    length = len(history) + len(request.tokens)
+    if length >= max_length:
+        raise ContextFull(f"session {request.session}: {length} tokens leave no room below {max_length}")
+    return history, max_length - length
 
 
 def uniforms(seed: int, n: int, skip: int = 0) -> np.ndarray:

@@ -65,6 +65,7 @@ class SlotCache:
         for cached, new in zip(pair, (key_KTD, value_KTD), strict=True):
             cached.view(-1, cached.shape[-1]).index_copy_(0, place, new.reshape(-1, new.shape[-1]))
 
+    @torch.inference_mode()
     def copy(self, source: int, target: int, length: int) -> None:
         """Copies the first ``length`` positions of row ``source`` to row ``target``."""
         for pair in self.layers.values():
@@ -136,12 +137,8 @@ class CachePlan:
             pos_N = self.pos_T[:n]
             if self.span is not None and not self.dense:
                 pos_N = pos_N.new_zeros(self.span.stop - self.span.start).index_copy_(0, self.pick_N, pos_N)
-            key_C = torch.arange(self.keys_to, device=self.device)
-            hidden = key_C > pos_N[:, None]
-            if window is not None:
-                hidden |= key_C <= pos_N[:, None] - window
-            mask = torch.zeros(hidden.shape, dtype=dtype, device=self.device).masked_fill_(hidden, -torch.inf)
-            self._decode[window, repeat] = mask = mask.repeat_interleave(repeat, 0)[:, None, :]
+            mask = _additive(_hidden(pos_N, 1, self.keys_to, window)[:, 0], dtype)
+            self._decode[window, repeat] = mask = mask.repeat_interleave(repeat, 0)
         return mask
 
     def run_mask(self, run: RowRun, window: int | None, dtype: torch.dtype) -> Tensor:
@@ -150,8 +147,7 @@ class CachePlan:
         stairs = self._stairs.get(window)
         if stairs is None:
             hidden = _hidden(torch.tensor([self.past], device=self.device), self.new, self.past + self.new, window)
-            stairs = torch.zeros(hidden.shape, dtype=dtype, device=self.device).masked_fill_(hidden, -torch.inf)
-            self._stairs[window] = stairs
+            self._stairs[window] = stairs = _additive(hidden, dtype)
         return stairs[:, :, : run.new, self.past - run.past : self.past + run.new]
 
 
@@ -161,6 +157,10 @@ def _hidden(past_M: Tensor, new: int, total: int, window: int | None) -> Tensor:
     key = torch.arange(total, device=past_M.device)
     hidden = key > pos
     return hidden if window is None else hidden | (key <= pos - window)
+
+
+def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
 
 
 def group_runs(runs: Sequence[RowRun], waste: float | None) -> list[list[RowRun]]:

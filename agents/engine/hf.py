@@ -148,7 +148,7 @@ class HFEngine:
             if source is not None:
                 # A fork that brings no token of its own reads its last one again, for its logits.
                 session.history, session.cached = history, min(source.cached, len(history), total - 1)
-                self._copy(source.row, session.row, session.cached)
+                self._cache.copy(source.row, session.row, session.cached)
             self._sessions[request.session] = session
             self._owner[session.row] = request.session
         session.request = request
@@ -218,7 +218,7 @@ class HFEngine:
                     later.append(session)
                     continue
                 if match.length > session.cached:
-                    self._copy(match.row, row, match.length)
+                    self._cache.copy(match.row, row, match.length)
                     session.cached = match.length
                     self.reused_tokens += match.length
                 self._prefixes.add(row, request.tokens)
@@ -234,10 +234,6 @@ class HFEngine:
         if self._prefixes is not None:
             self._prefixes.encoded()
         return runs, new
-
-    def _copy(self, source: int, target: int, length: int) -> None:
-        with torch.inference_mode():
-            self._cache.copy(source, target, length)
 
     def forward(
         self,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent_envs.plugins import Registry, check_settings
+from agent_envs.plugins import Registry, check_settings, missing_extra
+from agents.text.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,10 +39,17 @@ class Opening:
     device: torch.device | str
     version: int = 0
     """The policy version that ``model`` holds now."""
+    merged: bool = False
+    """Adapters of earlier runs are merged into ``model``, so that its weights are not those at ``source``."""
 
 
 class EngineKind(Protocol):
-    """How an engine is opened, and with which settings."""
+    """How an engine is opened, and with which settings.
+
+    It may have three more attributes. ``own_process`` True: it changes the whole process, so that it is opened in that
+    of a worker only. ``training_only`` True: other programs play with the default engine.
+    ``extra``: the extra of this package that installs what it needs, a package of the same name.
+    """
 
     Config: type
     """A frozen dataclass; every field has a default."""
@@ -95,7 +103,11 @@ def check_kind(found: Any, who: str) -> None:
 ENGINES: Registry[EngineKind] = Registry(
     kind="engine",
     group="turnwise.engines",
-    builtin={"hf": "agents.engine.registry:HuggingFace"},
+    builtin={
+        "hf": "agents.engine.registry:HuggingFace",
+        "vllm": "agents.engine.vllm.kind:VLLM",
+        "vllm-server": "agents.engine.vllm_server.kind:VLLMServer",
+    },
     check=check_kind,
 )
 
@@ -106,6 +118,23 @@ class EngineChoice:
 
     name: str = "hf"
     settings: Any = HFSettings()
+
+    @property
+    def own_process(self) -> bool:
+        """Whether it can be opened in the process of a worker only."""
+        return getattr(ENGINES.get(self.name), "own_process", False)
+
+    @property
+    def training_only(self) -> bool:
+        """Whether programs other than training play with the default engine."""
+        return getattr(ENGINES.get(self.name), "training_only", False)
+
+    def check(self, *, apart: bool) -> None:
+        """Raises EngineError where it cannot be opened: in this process, or ``apart``, in that of a worker."""
+        if missing := missing_extra(ENGINES.get(self.name)):
+            raise EngineError(f"--engine {self.name} is {missing}")
+        if self.own_process and not apart:
+            raise EngineError(f"--engine {self.name} needs a process of its own: set --workers 1 or more")
 
     def open(self, opening: Opening) -> Engine:
         """Raises ValueError for a name that is unknown, and what the engine raises."""

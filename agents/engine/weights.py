@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from agents.engine.cache import NAME
 from agents.model import adapter_io
 from agents.model.attention.onednn_linear import widen
+from agents.model.lora import multiply_in_base_type
 from agents.text.errors import ModelError
 
 MERGE_UP_TO = 1_000_000_000
@@ -52,7 +53,7 @@ def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
     return twin
 
 
-def _plain(lora: LoraConfig) -> bool:
+def plain(lora: LoraConfig) -> bool:
     """The adapter is W0 + scale * B A and nothing else."""
     return not (lora.use_dora or lora.lora_bias or lora.bias != "none" or lora.modules_to_save)
 
@@ -94,13 +95,17 @@ class PolicyWeights:
         weights = list(self.model.parameters())
         if merge is None:
             small = self.parameters <= MERGE_UP_TO and all(p.dtype == torch.float32 for p in weights)
-            merge = small and _plain(lora)
-        elif merge and not _plain(lora):
+            merge = small and plain(lora)
+        elif merge and not all(p.is_floating_point() for p in weights):
+            raise ModelError("quantised weights cannot be merged: leave merge out")
+        elif merge and not plain(lora):
             raise ModelError("merge=True needs plain LoRA: no DoRA, no biases, no modules_to_save")
         devices = sorted({p.device for p in weights if p.device.type == "cuda"}, key=str)
         with torch.random.fork_rng(devices):  # the fresh adapter draws numbers that are overwritten anyway
             body = shared_copy(self._base) if merge else self.model
             self._adapter = get_peft_model(body, copy.deepcopy(lora))
+        if plain(lora):
+            multiply_in_base_type(self._adapter)  # as the trainer does
         self._adapter.eval()
         layers = {n: m for n, m in self._adapter.get_base_model().named_modules() if isinstance(m, LoraLayer)}
         self.how = f"LoRA on {len(layers)} layers, unmerged"

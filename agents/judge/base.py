@@ -1,4 +1,4 @@
-"""The interface of a judge, and its settings.
+"""The interface of a judge, its settings, and the judges by name.
 
 Invariant: an episode's labels are one per turn, GOOD (True), BAD (False), or None where the judge said nothing that
 could be understood. A judge never guesses: what it cannot tell is None, is counted, and has no part in any statistic.
@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import urlsplit
+from typing import Any, Protocol
 
+from agent_envs.plugins import Registry
 from agent_envs.ranges import check_ranges
+from agents.endpoint.address import check_address
 from agents.tree.episode import Episode
 
 Labels = tuple[bool | None, ...]
@@ -33,16 +34,19 @@ class Verdicts:
 
 
 class Judge(Protocol):
-    """Labels the actions of finished episodes."""
+    """Labels the actions of finished episodes. A judge that derives from it need only write ``label``."""
 
     def check(self) -> None:
         """Makes sure, cheaply and before anything is sampled, that it can be asked. Raises JudgeError."""
+        return
 
     def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
         """``scores`` are how the episodes went, a positive one meaning well. Raises JudgeError when it is gone."""
+        ...
 
     def close(self) -> None:
         """Frees what it holds. Safe to call twice."""
+        return
 
 
 class JudgeKind(StrEnum):
@@ -64,7 +68,8 @@ class JudgeSettings:
     model: str = ""
     """endpoint: name of the model there."""
     base_url: str = "https://dashscope.aliyuncs.com/compatible-mode/v1"
-    """endpoint: address before /chat/completions. Its key is read from DASHSCOPE_API_KEY or OPENAI_API_KEY."""
+    """endpoint: address before /chat/completions. Its key is read from DASHSCOPE_API_KEY, OPENAI_API_KEY, or for other
+    hosts TURNWISE_KEY_HOST, as in TURNWISE_KEY_API_EXAMPLE_COM."""
     concurrent: int = 20
     """endpoint, policy: how many episodes are judged at once."""
     api_max_retries: int = 200
@@ -95,7 +100,7 @@ class JudgeSettings:
             _require(getattr(self, name) > 0, f"judge.{name} must be above 0, not {getattr(self, name)}")
         reply = self.max_reply_tokens
         _require(reply is None or reply >= 1, f"judge.max_reply_tokens must be at least 1, not {reply}")
-        _require_plain(self.base_url)
+        check_address(self.base_url, "judge.base_url")
         for f in fields(self):
             kinds, ours = ACTS.get(f.name), self.kind is None or self.kind in list(JudgeKind)
             if kinds and ours and self.kind not in kinds and getattr(self, f.name) != f.default:
@@ -127,19 +132,22 @@ def _require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def _require_plain(url: str) -> None:
-    """Settings are written down: an address must carry no secret, and be one."""
-    try:
-        parts = urlsplit(url)
-        port_is_a_number = parts.port is None or parts.port > 0
-    except ValueError:
-        raise ValueError("judge.base_url is not an address") from None
-    _require(
-        port_is_a_number and parts.scheme in ("http", "https") and bool(parts.hostname),
-        "judge.base_url must be an address like https://host/v1",
-    )
-    _require(
-        not (parts.username or parts.password or parts.query or parts.fragment),
-        "judge.base_url must hold no user, password or query, because settings are written down: keys belong into "
-        "DASHSCOPE_API_KEY or OPENAI_API_KEY",
-    )
+def check_kind(found: Any, who: str) -> None:
+    """Raises ValueError unless ``found`` has ``open``."""
+    if not callable(getattr(found, "open", None)):
+        raise ValueError(f"{who} has no open(settings)")
+
+
+JUDGES: Registry[Any] = Registry(
+    kind="judge",
+    group="turnwise.judges",
+    builtin={
+        "critic": "agents.judge.critic:CriticJudge",
+        "endpoint": "agents.judge.endpoint:EndpointJudge",
+        "oracle": "agents.judge.oracle:OracleJudge",
+        "policy": "agents.judge.policy:PolicyJudge",
+    },
+    check=check_kind,
+)
+"""A judge of another package is a class whose static method ``open(settings: JudgeSettings)`` returns a `Judge`, and
+raises JudgeError, in one line that the user can act on."""

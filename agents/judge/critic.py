@@ -7,21 +7,25 @@ was expected and then paid is no fall. An action over which nothing rises is BAD
 Legend of the shape suffixes: A actions, S states.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
-from agents.judge.base import Labels, Verdicts
-from agents.model.actor_critic import ActorCritic
+from agents.judge.base import Judge, Labels, Verdicts
 from agents.tree import Batch
-from agents.tree.chunked_backward import forward_parts
 from agents.tree.episode import Episode
-from agents.tree.packing import pack
+
+if TYPE_CHECKING:  # a listing imports every judge, and takes no model
+    from torch import Tensor
+
+    from agents.model.actor_critic import ActorCritic
 
 
-class CriticJudge:
-    """Labels a step by the change of the critic's value. See `agents.judge.base.Judge`.
+class CriticJudge(Judge):
+    """Labels a step by the change of the critic's value.
 
     ``model`` has a value head that was trained with ``prompt`` and ``discount``, and reads the episodes' tokens.
     """
@@ -31,10 +35,9 @@ class CriticJudge:
     ) -> None:
         self.model, self.prompt, self.discount, self.token_budget = model, tuple(prompt), discount, token_budget
 
-    def check(self) -> None:
-        """There is nothing to reach."""
-
     def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
+        from agents.tree.packing import pack
+
         labels: list[Labels] = [() for _ in episodes]
         played = [i for i, episode in enumerate(episodes) if episode.turns]
         if played:
@@ -46,10 +49,9 @@ class CriticJudge:
 
     def rises(self, batch: Batch) -> Tensor:
         """rise_A: by how much the expected outcome rose over each action."""
+        from agents.tree.chunked_backward import forward_parts
+
         value_S = forward_parts(self.model, batch, self.token_budget).value_S
         assert value_S is not None, "the model has no value head"
         after_S = torch.where(batch.terminated_S, 0, value_S)
         return batch.reward_A + self.discount * after_S[batch.next_A] - value_S[batch.state_A]
-
-    def close(self) -> None:
-        pass

@@ -7,12 +7,12 @@ that is wrong at some noise is wrong at every higher one.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agents.judge.base import Labels, Verdicts
+from agents.judge.base import Judge, Labels, Verdicts
 from agents.tree.episode import Episode
 from agents.tree.tree import ROUNDING
 
 
-class OracleJudge:
+class OracleJudge(Judge):
     """Labels a step by the change of the environment's own chance of success.
 
     GOOD: it rose, or did not change; BAD: it fell; None: the environment does not say.
@@ -22,9 +22,6 @@ class OracleJudge:
 
     def __init__(self, noise: float = 0.0) -> None:
         self.noise = noise
-
-    def check(self) -> None:
-        """Whether the environment tells anything is known to the run that asks it."""
 
     def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
         return Verdicts([self.labels(episode) for episode in episodes])
@@ -38,6 +35,3 @@ class OracleJudge:
 
     def wrong(self, episode: Episode, turn: int) -> bool:
         return episode.job.seed("judge", turn) / 2**63 < self.noise
-
-    def close(self) -> None:
-        pass

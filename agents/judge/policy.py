@@ -4,19 +4,24 @@ Invariant: it judges with the weights that played; the question goes through `Ch
 control token. An episode whose question does not fit is not judged.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from agents.engine.base import Engine, Request, SamplingSettings
-from agents.judge.base import JudgeSettings, Labels, Verdicts
+from agents.judge.base import Judge, JudgeSettings, Labels, Verdicts
 from agents.judge.parse import parse_judgments
 from agents.judge.prompt import messages_of
-from agents.text.chat import Chat
 from agents.tree.episode import Episode
 
+if TYPE_CHECKING:  # a listing imports every judge, and takes no tokenizer
+    from agents.text.chat import Chat
 
-class PolicyJudge:
-    """Asks the model that is trained. See `agents.judge.base.Judge`.
+
+class PolicyJudge(Judge):
+    """Asks the model that is trained.
 
     ``refresh`` loads the policy that played into ``engine``. The engine is the judge's own; it has no open session, and
     its sessions are long enough for question and answer.
@@ -25,9 +30,6 @@ class PolicyJudge:
     def __init__(self, engine: Engine, chat: Chat, settings: JudgeSettings, refresh: Callable[[], None]) -> None:
         self.engine, self.chat, self.settings, self.refresh = engine, chat, settings, refresh
         engine.sampling = SamplingSettings(greedy=True)
-
-    def check(self) -> None:
-        """There is nothing to reach."""
 
     def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
         self.refresh()
@@ -54,6 +56,3 @@ class PolicyJudge:
             "completion_tokens": float(answered),
         }
         return Verdicts(labels, stats)
-
-    def close(self) -> None:
-        pass

@@ -8,21 +8,23 @@ Legend: T tokens, A actions, S states, N action tokens or critic rows picked fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from agents.model import adapter_io, supported
-from agents.model.attention.blocks import TreePlan
-from agents.model.attention.interface import NAME, marker_mask
-from agents.model.settings import CriticSettings, LoraSettings
-from agents.model.value_head import calibrate, value_head, waits, wide
+from agents.model import supported
+from agents.model.adapter_io import Adapted
+from agents.model.attention.backends import choose, plan_of
+from agents.model.attention.interface import NAME, RowPlan, marker_mask
+from agents.model.lora import AUTO, with_lora
+from agents.model.settings import Attention, CriticSettings, LoraSettings
+from agents.model.value_head import calibrate, value_head, wide
 from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
 
@@ -30,6 +32,8 @@ __all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelEr
 
 LORA, SMALL_HEAD = LoraSettings(), CriticSettings()
 ENTROPY_ROWS = 64  # at a time: what is thrown away again should fit a cache
+MOST_ROWS, MOST_LOGITS = 4096, 2**26
+"""Of logits that are in memory at once: rows, and numbers (a quarter of a gigabyte)."""
 
 
 @dataclass
@@ -38,14 +42,29 @@ class Counters:
 
     passes: int = 0
     tokens: int = 0
-    critic_tokens: int = 0
+    _prompts: Tensor | int = 0
+
+    def add(self, batch: Batch) -> None:
+        """One pass over the row. What is only known on the device stays there: nothing waits for it."""
+        self.passes += 1
+        self.tokens += len(batch)
+        length_S = batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S]
+        self._prompts = self._prompts + torch.where(batch.critic_S >= 0, length_S, 0).sum()
+
+    @property
+    def critic_tokens(self) -> int:
+        """Tokens of critic prompts."""
+        return int(self._prompts)
 
 
-class ActorCritic(nn.Module):
+class ActorCritic(Adapted):
     """Policy and value function in one; ``lora=None`` trains every parameter (pretraining).
 
     ``temperature`` divides the logits and must be that of the rollout. ``chunk`` bounds the rows of logits that are in
-    memory at once. ``seed`` starts LoRA and the value head; the global generator is left as it was.
+    memory at once; None takes as many as ``MOST_ROWS`` and ``MOST_LOGITS`` allow. ``attention`` is how attention is
+    computed; ``how`` says why it became what it is. ``seed`` starts LoRA and the value head; the global generator is
+    left as it was. ``checkpointing`` keeps only the inputs of every layer for the backward pass, which computes the
+    layer again.
     Raises ModelError when the model cannot read token trees exactly.
     """
 
@@ -56,27 +75,33 @@ class ActorCritic(nn.Module):
         critic: CriticSettings | None = SMALL_HEAD,
         *,
         temperature: float = 1.0,
-        chunk: int = 4096,
+        chunk: int | None = None,
         seed: int = 0,
+        checkpointing: bool = False,
+        attention: Attention = Attention.AUTO,
     ) -> None:
         super().__init__()
+        if chunk is None:
+            chunk = rows_of_logits(model.get_input_embeddings().num_embeddings)
         if temperature <= 0 or chunk < 1:
             raise ModelError(f"temperature {temperature} and chunk {chunk} must be positive")
         supported.check_config(model)
         supported.dispatch(model)
+        self.attention, self.how = choose(attention, model)
         self.lora, self.critic = lora, critic
         self.temperature, self.chunk = temperature, chunk
         self.counters = Counters()
-        self._plan: tuple[Tensor, TreePlan] | None = None
-        self._base_size = sum(p.numel() for p in model.parameters())
+        self._plan: tuple[Tensor, RowPlan] | None = None
+        self._base_size = model.num_parameters()
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            self.model: PreTrainedModel | PeftModel = model if lora is None else _with_lora(model, lora)
+            self.model = model if lora is None else with_lora(model, lora)
             self.value_head = None if critic is None else value_head(model, critic)
         if lora is None:
             self.model.requires_grad_(True)
+        self._layers = _checkpointed(self.causal_model) if checkpointing else []
         self.train()
-        supported.probe(self.causal_model, lambda batch, plan: self.logits(self.hidden(batch, plan)))
+        supported.probe(self.causal_model, lambda batch, plan: self.logits(self.hidden(batch, plan)), self.plan_of)
         self.counters = Counters()
 
     # -- the model's parts ------------------------------------------------------------------------------------------
@@ -102,7 +127,7 @@ class ActorCritic(nn.Module):
     @torch.no_grad()
     def calibrate(self, batches: Iterable[Batch], mean_return: float) -> None:
         """Shows the critic the first episodes, before the first update, where its settings ask for that."""
-        if self.critic is not None and self.value_head is not None and waits(self.critic):
+        if self.critic is not None and self.value_head is not None and self.critic.waits:
             read = torch.cat([batch.at_prompts(self.hidden(batch))[0] for batch in batches])
             calibrate(self.value_head, self.critic, wide(read), mean_return)
 
@@ -114,6 +139,8 @@ class ActorCritic(nn.Module):
         """Keeps the language model in evaluation mode: dropout while learning would make every ratio inexact."""
         super().train(mode)
         self.model.eval()
+        for layer in self._layers:  # a layer is checkpointed only while it trains; its parts, dropout too, do not
+            layer.training = mode
         return self
 
     def summary(self) -> str:
@@ -121,6 +148,10 @@ class ActorCritic(nn.Module):
         policy = sum(p.numel() for p in self.policy_parameters())
         value = sum(p.numel() for p in self.value_parameters())
         name = "model" if self.lora is None else "LoRA"
+        if isinstance(self.model, PeftModel) and self.lora is not None and self.lora.targets == AUTO:
+            chosen = self.model.peft_config["default"].target_modules
+            few = sorted(chosen) if len(chosen) <= 12 else [f"{len(chosen)} layers"]
+            name = f"LoRA (auto: {', '.join(few)})"
         share = 100 * (policy + value) / self._base_size
         return f"trained: {policy:,} {name} + {value:,} value head = {share:.1f} % of {self._base_size:,} parameters"
 
@@ -136,7 +167,7 @@ class ActorCritic(nn.Module):
 
     def read(self, hidden_TD: Tensor, batch: Batch) -> Forward:
         """What ``forward`` returns, from the last hidden states [T, D] of the row."""
-        row_N = torch.nonzero(batch.action_T >= 0).squeeze(1)
+        row_N = batch.action_rows
         logp_N, entropy_N = self._score(hidden_TD.index_select(0, batch.parent_T[row_N]), batch.token_T[row_N])
         zero_T = logp_N.new_zeros(len(batch))
         value_S, read_SD = self._values(hidden_TD, batch)
@@ -155,16 +186,17 @@ class ActorCritic(nn.Module):
         with self.model.disable_adapter():
             return ActorCritic.forward(self, batch).logp_T
 
-    def hidden(self, batch: Batch, plan: TreePlan | None = None) -> Tensor:
+    def plan_of(self, batch: Batch) -> RowPlan:
+        """How the attention of this row is computed."""
+        return plan_of(self.attention, batch, self.device)
+
+    def hidden(self, batch: Batch, plan: RowPlan | None = None) -> Tensor:
         """Last hidden state [T, D] of every token of the row."""
         if plan is None:
             if self._plan is None or self._plan[0] is not batch.end_T:
-                self._plan = (batch.end_T, TreePlan(batch.pos_T, batch.end_T, self.device, by_chains=True))
+                self._plan = (batch.end_T, self.plan_of(batch))
             plan = self._plan[1]
-        self.counters.passes += 1
-        self.counters.tokens += len(batch)
-        read_S = batch.critic_S >= 0
-        self.counters.critic_tokens += int((batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S])[read_S].sum())
+        self.counters.add(batch)
         model = self.causal_model
         if model.config._attn_implementation != NAME:  # eager attention would add a mask of another shape
             raise ModelError(
@@ -233,52 +265,24 @@ class ActorCritic(nn.Module):
         value_N = self.value_head(wide(hidden_ND)).squeeze(1)
         return value_N.new_zeros(states).index_copy(0, state_N, value_N)
 
-    # -- saving -----------------------------------------------------------------------------------------------------
 
-    def adapter_state(self) -> dict[str, Tensor]:
-        """All that training changes, by name, detached: LoRA (or the whole model) and ``value_head.*``."""
-        return adapter_io.state(self.model, self.value_head)
-
-    def policy_state(self) -> dict[str, Tensor]:
-        """The policy's part of ``adapter_state``: what an engine loads."""
-        return adapter_io.split(self.adapter_state())[0]
-
-    @property
-    def lora_config(self) -> LoraConfig | None:
-        """PEFT's description of the adapter, None when every parameter is trained."""
-        return self.model.peft_config["default"] if isinstance(self.model, PeftModel) else None
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Copies what ``adapter_state`` gave. Raises ModelError when names or shapes differ."""
-        adapter_io.load_state(self.model, self.value_head, state)
-
-    def adapter_bytes(self) -> tuple[bytes, str]:
-        """``adapter_state`` in safetensors format, and its sha256 in hex."""
-        return adapter_io.to_bytes(self.model, self.value_head)
-
-    def load_bytes(self, data: bytes) -> None:
-        """Takes what ``adapter_bytes`` gave."""
-        adapter_io.from_bytes(self.model, self.value_head, data)
-
-    def save(self, folder: str | Path) -> None:
-        """A PEFT adapter (or the whole model, without LoRA) and ``value_head.safetensors`` beside it."""
-        adapter_io.save(self.model, self.value_head, Path(folder))
-
-    def load(self, folder: str | Path) -> None:
-        """Takes what ``save`` wrote. Raises ModelError when it belongs to another model or other settings."""
-        adapter_io.load(self.model, self.value_head, Path(folder))
+def rows_of_logits(vocabulary: int) -> int:
+    """How many rows of logits may be in memory at once."""
+    return max(1, min(MOST_ROWS, MOST_LOGITS // vocabulary))
 
 
-def _with_lora(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
-    if lora.dropout:
-        raise ModelError(f"LoRA dropout is {lora.dropout}: with dropout no ratio is exact; set it to 0")
-    if lora.rank < 1:
-        raise ModelError(f"LoRA rank is {lora.rank}: it must be at least 1")
-    targets = lora.targets if isinstance(lora.targets, str) else list(lora.targets)
-    config = LoraConfig(
-        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
-    )
-    return get_peft_model(model, config)
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """The transformer layers of a Hugging Face model."""
+    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+
+def _checkpointed(model: PreTrainedModel) -> list[nn.Module]:
+    """Switches checkpointing on; the layers that keep their inputs only. Raises ModelError where there are none."""
+    layers = layers_of(model)
+    if not (layers and model.supports_gradient_checkpointing):
+        raise ModelError(f"{type(model).__name__} has no gradient checkpointing: leave --gradient-checkpointing out")
+    model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+    return layers
 
 
 def _entropy(logp_NV: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,8 @@ from transformers import PreTrainedModel
 
 from agents.model import adapter_io
 from agents.model.actor_critic import ActorCritic
-from agents.model.settings import LoraSettings, SeparateCriticSettings
-from agents.model.value_head import calibrate, value_head, waits, wide
+from agents.model.settings import Attention, LoraSettings, SeparateCriticSettings
+from agents.model.value_head import calibrate, value_head, wide
 from agents.tree import Batch, Forward
 
 FILE = "critic.safetensors"
@@ -40,26 +41,34 @@ class SeparateActorCritic(ActorCritic):
         critic: SeparateCriticSettings,
         *,
         temperature: float = 1.0,
-        chunk: int = 4096,
+        chunk: int | None = None,
         seed: int = 0,
+        checkpointing: bool = False,
+        attention: Attention = Attention.AUTO,
     ) -> None:
         # New modules around the same weights, made before LoRA is put between those of the policy.
         twin: PreTrainedModel = copy.deepcopy(model, {id(p): p for p in model.parameters()})
-        super().__init__(model, lora, None, temperature=temperature, chunk=chunk, seed=seed)
+        shared: dict[str, Any] = {"checkpointing": checkpointing, "attention": attention}
+        super().__init__(model, lora, None, temperature=temperature, chunk=chunk, seed=seed, **shared)
         self.separate = critic
         own = replace(lora, rank=critic.rank, alpha=critic.alpha)
-        self.critic_body = ActorCritic(twin, own, None, seed=seed + 1)
+        self.critic_body = ActorCritic(twin, own, None, seed=seed + 1, **shared)
         with torch.random.fork_rng():
             torch.manual_seed(seed + 1)
-            self.critic_head = value_head(model, critic)
+            self.critic_body.value_head = value_head(model, critic)
+
+    @property
+    def critic_head(self) -> nn.Sequential:
+        assert self.critic_body.value_head is not None
+        return self.critic_body.value_head
 
     def value_parameters(self) -> list[nn.Parameter]:
         """All that the critic trains: its LoRA matrices and its value head."""
-        return [*self.critic_body.policy_parameters(), *self.critic_head.parameters()]
+        return [*self.critic_body.policy_parameters(), *self.critic_body.value_parameters()]
 
     @torch.no_grad()
     def calibrate(self, batches: Iterable[Batch], mean_return: float) -> None:
-        if waits(self.separate):
+        if self.separate.waits:
             before = ((batch, batch.parent_T[batch.action_T >= 0]) for batch in batches)
             read = torch.cat([self.critic_body.hidden(batch)[row_N] for batch, row_N in before])
             calibrate(self.critic_head, self.separate, wide(read), mean_return)
@@ -83,15 +92,11 @@ class SeparateActorCritic(ActorCritic):
 
     def critic_state(self) -> dict[str, Tensor]:
         """All that training changes of the critic, by name, detached."""
-        head = {adapter_io.HEAD + k: v.detach().clone() for k, v in self.critic_head.state_dict().items()}
-        return {**self.critic_body.adapter_state(), **head}
+        return self.critic_body.adapter_state()
 
     def load_critic_state(self, state: Mapping[str, Tensor]) -> None:
         """Copies what ``critic_state`` gave. Raises ModelError when names or shapes differ."""
-        adapter_io.compare(self.critic_state(), state)
-        body, head = adapter_io.split(state)
-        self.critic_body.load_state(body)
-        self.critic_head.load_state_dict(head)
+        self.critic_body.load_state(state)
 
     def save(self, folder: str | Path) -> None:
         """The policy as ``ActorCritic`` saves it, and the critic in a file beside it."""

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from agents.model.attention.blocks import AttentionPlan, TreePlan
-from agents.model.attention.interface import NAME
+from agents.model.attention.interface import NAME, RowPlan
 from agents.text.errors import ModelError
 from agents.tree import Batch, Kind, Node
 from agents.tree.packing import pack
@@ -50,16 +49,21 @@ def dispatch(model: PreTrainedModel) -> None:
         raise ModelError(refusal)
 
 
-class _Watched(TreePlan):
+class _Watched:
     """A plan that notes which window each layer asks for."""
 
-    def __init__(self, batch: Batch, device: torch.device) -> None:
-        super().__init__(batch.pos_T, batch.end_T, device)
+    def __init__(self, plan: RowPlan) -> None:
+        self.plan, self.order_T, self.place_T = plan, plan.order_T, plan.place_T
         self.windows: list[int | None] = []
 
-    def get(self, window: int | None, dtype: torch.dtype) -> AttentionPlan:
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def attend(
+        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, window: int | None, scale: float | None
+    ) -> Tensor:
         self.windows.append(window)
-        return super().get(window, dtype)
+        return self.plan.attend(query_THD, key_TGD, value_TGD, window, scale)
 
 
 def _tree(vocabulary: int) -> Batch:
@@ -76,15 +80,20 @@ def _tree(vocabulary: int) -> Batch:
 
 
 @torch.no_grad()
-def probe(model: PreTrainedModel, logits: Callable[[Batch, TreePlan], Tensor]) -> None:
+def probe(
+    model: PreTrainedModel, logits: Callable[[Batch, RowPlan], Tensor], plan_of: Callable[[Batch], RowPlan]
+) -> None:
     """Raises ModelError when a packed tree differs from ordinary forwards of its paths by more than rounding.
 
-    ``logits`` runs ``model`` on a packed batch [T] and returns [T, V].
+    ``logits`` runs ``model`` on a packed batch [T] by a plan that ``plan_of`` makes, and returns [T, V].
+    A model on the meta device has no numbers to compare, and only its shapes are of use.
     """
+    if model.device.type == "meta":
+        return
     config = model.config.get_text_config(decoder=True)
     name = f"{type(model).__name__} ({config.model_type})"
     batch = _tree(config.vocab_size).to(model.device)
-    plan = _Watched(batch, model.device)
+    plan = _Watched(plan_of(batch))
     try:
         packed_TV = logits(batch, plan)
     except ModelError:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from agents.model.settings import CriticSettings, SeparateCriticSettings, Start
-from agents.text.errors import ModelError
+from agents.model.settings import HeadSettings, Start
 
 
 class Standard(nn.Module):
@@ -39,12 +38,8 @@ def wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def value_head(model: PreTrainedModel, settings: CriticSettings | SeparateCriticSettings) -> nn.Sequential:
-    """Draws its weights from the global generator. Raises ModelError when it would have no hidden layer."""
-    if settings.hidden < 1:
-        raise ModelError(f"the value head's hidden width is {settings.hidden}: it must be at least 1")
-    if settings.layers < 1:
-        raise ModelError(f"the value head has {settings.layers} hidden layers: it must have at least 1")
+def value_head(model: PreTrainedModel, settings: HeadSettings) -> nn.Sequential:
+    """Draws its weights from the global generator."""
     width = model.config.get_text_config(decoder=True).hidden_size
     last = nn.Linear(settings.hidden, 1)
     nn.init.zeros_(last.weight)
@@ -56,15 +51,8 @@ def value_head(model: PreTrainedModel, settings: CriticSettings | SeparateCritic
     return head.to(device=model.device, dtype=torch.promote_types(model.dtype, torch.float32))
 
 
-def waits(settings: CriticSettings | SeparateCriticSettings) -> bool:
-    """Whether a head with these settings wants to see the first episodes before it says anything."""
-    return settings.standardize or settings.start == Start.CALIBRATED
-
-
 @torch.no_grad()
-def calibrate(
-    head: nn.Sequential, settings: CriticSettings | SeparateCriticSettings, hidden_ND: Tensor, mean_return: float
-) -> None:
+def calibrate(head: nn.Sequential, settings: HeadSettings, hidden_ND: Tensor, mean_return: float) -> None:
     """Tells a head that has not learned yet what it will read, and the mean return, as far as it waits for them."""
     first, last = head[0], head[-1]
     if isinstance(first, Standard):

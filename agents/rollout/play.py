@@ -5,9 +5,8 @@ on which others are played beside it (up to the rounding of a batched matrix pro
 environment that breaks costs its own episode only: it is recorded, played again on a fresh copy, and then given up.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from agent_envs.core import PlayableEnv
 from agents.engine.base import Engine
 from agents.rollout.forking.policy import Forking
 from agents.rollout.forking.settings import ForkPlan
@@ -19,7 +18,7 @@ from agents.rollout.search.scorers import Scorer
 from agents.rollout.search.settings import SearchPlan
 from agents.rollout.search.slot import SearchSlot
 from agents.rollout.settings import FaultSettings, ReActSettings
-from agents.rollout.slot import Slot
+from agents.rollout.slot import MakeEnv, Slot
 from agents.text.chat import Chat
 from agents.tree.episode import Episode, Job
 
@@ -27,7 +26,7 @@ __all__ = ["Played", "Stalled", "rollout"]
 
 
 def rollout(
-    make_env: Callable[[], PlayableEnv],
+    make_env: MakeEnv | Mapping[str, MakeEnv],
     engine: Engine,
     chat: Chat,
     jobs: Sequence[Job],
@@ -45,15 +44,17 @@ def rollout(
     """Plays ``jobs``.
 
     ``make_env`` is called at most once per open slot, and again for each environment that broke; environments are used
-    again. They reset and step in ``threads`` threads. With ``exact`` the engine waits for all environments: the
-    same jobs then give the same bits, whatever the timing. Without it a slow environment never holds up the others.
+    again. They reset and step in ``threads`` threads. For jobs of several environments it holds a function for each, by
+    `Job.env`, and this holds for each of them. With ``exact`` the engine waits for all environments: the same jobs are
+    then bit-identical, whatever the timing. Without it a slow environment never holds up the others.
     ``on_episode`` is called with each episode as it ends. With a ``plan`` the jobs of a task, which stand together, are
     the numbers that its episodes may have: some begin, others fork from them (`forking`). With a ``search`` every job
     is one (`search`), which ``scorer`` leads; what comes of it is a `Searched` episode. Raises Stalled, and EngineError
     where the engine cannot do what is asked.
     """
+    makers = make_env if isinstance(make_env, Mapping) else {"": make_env}
     options = RolloutOptions(
-        make_env, engine, chat, jobs, settings or ReActSettings(), faults or FaultSettings(), exact, on_episode,
+        makers, engine, chat, jobs, settings or ReActSettings(), faults or FaultSettings(), exact, on_episode,
         threads, player,
     )  # fmt: skip
     if search is not None:

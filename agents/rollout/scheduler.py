@@ -5,12 +5,13 @@ decides how a job becomes an episode: one action after another (`Chain`), by for
 """
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault, HostLost
@@ -47,7 +48,8 @@ class Played:
 class RolloutOptions:
     """What a rollout plays, on what, and how (`play.rollout`)."""
 
-    make_env: MakeEnv
+    make_env: Mapping[str, MakeEnv]
+    """By the name of the environment (`Job.env`)."""
     engine: Engine
     chat: Chat
     jobs: Sequence[Job]
@@ -62,21 +64,26 @@ class RolloutOptions:
 S = TypeVar("S", bound=Slot)
 
 
-class SchedulingPolicy(Protocol[S]):
+class SchedulingPolicy(ABC, Generic[S]):
     """How jobs become episodes. The scheduler calls it in one thread, in an order that timing does not change."""
 
-    sessions_per_job: int
+    sessions_per_job = 1
     """Sessions of the engine that a job may need at once."""
+    slot_class: type[S]
+    """What a job in play is."""
+
+    def __init__(self, scheduler: "Scheduler[S]") -> None:
+        self.scheduler, self.engine = scheduler, scheduler.engine
 
     def admit(self) -> None:
         """Queues the first jobs."""
+        self.scheduler.waiting.extend(enumerate(self.scheduler.jobs))
 
-    def slot(self, session: int, job: Job, env: PlayableEnv | None) -> S:
-        """The slot of a job that comes into play."""
-
+    @abstractmethod
     def answered(self, slot: S, request: Request | None) -> None:
         """The slot's environment has reset or stepped; None: the episode is over."""
 
+    @abstractmethod
     def completed(self, completion: Completion) -> None:
         """The engine has sampled what was asked."""
 
@@ -85,6 +92,8 @@ class SchedulingPolicy(Protocol[S]):
 
     def close(self, slot: S) -> None:
         """Closes the engine's sessions of a slot that leaves."""
+        if slot.open:
+            self.engine.close_session(slot.session)
 
     def ended(self, session: int) -> None:
         """A job has come to its end, as an episode or as a fault."""
@@ -99,8 +108,8 @@ class Scheduler(Generic[S]):
         self.broken: list[Fault] = []
         self.waiting: deque[tuple[int, Job]] = deque()
         self.active: dict[int, S] = {}
-        self.spare: list[PlayableEnv] = []
-        """Environments of episodes that are over, for the next ones."""
+        self.spare: dict[str, list[PlayableEnv]] = {name: [] for name in options.make_env}
+        """Environments of episodes that are over, for the next ones, by name."""
         self.calls: dict[Future[Any], tuple[S, Callable[[S, Any], None]]] = {}
         """What environments are doing now, for which slot, and who takes the answer."""
         self.stood_still, self.last_end = 0.0, monotonic()
@@ -119,14 +128,14 @@ class Scheduler(Generic[S]):
                     policy.completed(completion)
                 self.collect()
                 self.check_progress()
-            for env in self.spare:
+            for env in self.spares:
                 with contextlib.suppress(EnvFault):  # its episodes are over
                     env.close()
         except Exception:
             wait(self.calls)
             for slot in self.active.values():
                 slot.abandon()
-            close_all(self.spare)  # the first error is the one to be seen
+            close_all(self.spares)  # the first error is the one to be seen
             raise
         finally:
             # After an interrupt do not wait for an environment that may hang.
@@ -137,9 +146,14 @@ class Scheduler(Generic[S]):
         """Brings waiting jobs into play while the engine has sessions for them."""
         while self.waiting and (len(self.active) + 1) * self.policy.sessions_per_job <= self.engine.slots:
             session, job = self.waiting.popleft()
-            env = self.spare.pop() if self.spare else None
-            slot = self.active[session] = self.policy.slot(session, job, env)
+            spare = self.spare[job.env]
+            env = spare.pop() if spare else None
+            slot = self.active[session] = self.policy.slot_class(session, job, self.options.make_env[job.env], env)
             self.ask(slot, self.policy.answered, slot.begin, self.play)
+
+    @property
+    def spares(self) -> list[PlayableEnv]:
+        return [env for envs in self.spare.values() for env in envs]
 
     def play(self, env: PlayableEnv, job: Job, session: int) -> ReAct:
         return self.options.player(env, self.options.chat, job, session, self.options.settings)
@@ -180,8 +194,9 @@ class Scheduler(Generic[S]):
         """Takes a slot whose episode is over out of play; with ``reuse`` its environment may serve another."""
         del self.active[slot.session]
         self.policy.close(slot)
-        if reuse and slot.env is not None and len(self.spare) + len(self.active) < self.engine.slots:
-            self.spare.append(slot.env)
+        spare = self.spare[slot.job.env]
+        if reuse and slot.env is not None and len(spare) + len(self.active) < self.engine.slots:
+            spare.append(slot.env)
         else:
             slot.abandon()
         self.done[slot.session] = episode
@@ -219,19 +234,10 @@ class Scheduler(Generic[S]):
             )
 
 
-class Chain:
+class Chain(SchedulingPolicy[Slot]):
     """Every job is one episode with one session, one action after another."""
 
-    sessions_per_job = 1
-
-    def __init__(self, scheduler: Scheduler[Slot]) -> None:
-        self.scheduler = scheduler
-
-    def admit(self) -> None:
-        self.scheduler.waiting.extend(enumerate(self.scheduler.jobs))
-
-    def slot(self, session: int, job: Job, env: PlayableEnv | None) -> Slot:
-        return Slot(session, job, self.scheduler.options.make_env, env)
+    slot_class = Slot
 
     def answered(self, slot: Slot, request: Request | None) -> None:
         if request is None:
@@ -242,13 +248,3 @@ class Chain:
     def completed(self, completion: Completion) -> None:
         slot = self.scheduler.active[completion.session]
         self.scheduler.ask(slot, self.answered, slot.turn, completion)
-
-    def idle(self) -> None:
-        pass
-
-    def close(self, slot: Slot) -> None:
-        if slot.open:
-            self.scheduler.engine.close_session(slot.session)
-
-    def ended(self, session: int) -> None:
-        pass

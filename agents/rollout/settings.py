@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from agent_envs.ranges import check_ranges
 
+MOST_TOKENS = 10_000_000
+"""No model reads more; a mistyped number would only fill the memory."""
+
 
 @dataclass(frozen=True)
 class ReActSettings:
@@ -22,7 +25,7 @@ class ReActSettings:
     """Record the environment's own chance of success in every state. The agent never sees it."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, max_action_tokens=1, max_tokens=2, call_limit=0)
+        check_ranges(self, max_action_tokens=(1, MOST_TOKENS), max_tokens=(2, MOST_TOKENS), call_limit=0)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class FaultSettings:
     """The run stops when no episode has ended for this many seconds."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, retries=0)
+        check_ranges(self, retries=(0, 1000))
         if not 0 < self.max_rate <= 1:
             raise ValueError(f"max_rate must lie above 0 and up to 1, not {self.max_rate}")
         if not self.stall_seconds > 0:

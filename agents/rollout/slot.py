@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault, HostLost, Stage, blamed
 from agents.engine.base import Completion, Request
+from agents.rollout.env_half import EnvHalf
 from agents.rollout.react import ReAct
 from agents.tree.episode import Job
 
@@ -48,7 +49,7 @@ class Slot:
             close_all([self.env])
 
 
-def rejoined(player: ReAct, make_env: MakeEnv) -> PlayableEnv:
+def rejoined(player: EnvHalf, make_env: MakeEnv) -> PlayableEnv:
     """A fresh environment in which ``player`` can go on where it was. Raises EnvFault."""
     while True:
         with blamed(Stage.MAKE):

@@ -7,9 +7,7 @@ become a control token; what the model wrote is kept as the ids it sampled.
 """
 
 import json
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -17,23 +15,16 @@ from typing import Any
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
+from agent_envs.actions import THINK
 from agents.text.errors import ChatError
-from agents.text.settings import CRITIC_TEXT, ChatSettings
+from agents.text.settings import CRITIC_TEXT, ChatSettings, Tools
+from agents.text.template import Frame, Layout, read_layout
 from agents.text.thoughts import ThoughtEnds
+from agents.text.tool_calls import Format
+from agents.text.tool_template import PROBE
 
-
-@dataclass(frozen=True)
-class _Frame:
-    """The template's own text around the contents of a conversation."""
-
-    before_system: str
-    before_user: str
-    open_assistant: str
-    """From the end of a user message to the start of the answer."""
-    before_tool: str
-    """From the end of an answer to the start of an observation; begins with the end token."""
-    reopen_assistant: str
-    system_in_user: bool
+UNUSUAL = "\u0e5b\u1c5b\ua9c5\uabcd\U00012345\U0001f9ff\U000e0041\U0010fffd\x07"
+"""Characters that few vocabularies hold."""
 
 
 class Chat:
@@ -50,54 +41,73 @@ class Chat:
         self._whole = _unprefixed(tokenizer, added=True)
         self.control_ids = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
         """Ids that no text may become."""
-        frame = self._frame()
-        self._system_in_user = frame.system_in_user
-        self._before_system = self._template(frame.before_system)
-        self._before_user = self._template(frame.before_user)
-        self._open = self._template(frame.open_assistant)
-        self._before_tool = self._template(frame.before_tool)
-        self._reopen = self._template(frame.reopen_assistant)
-        if not self._before_tool or self._before_tool[0] not in self.control_ids:
+        self._layouts: dict[str, tuple[Layout, Frame[tuple[int, ...]]]] = {}
+        self.layout, self._frame = self._layout(PROBE if self.settings.tools is Tools.ON else ())
+        ends = self._frame.before_tool[:1], self._frame.before_critic[:1]
+        if any(self.control_ids.isdisjoint(end) for end in ends):
             raise ChatError("the chat template does not close an assistant message with a special token")
-        self.end_id = self._before_tool[0]
+        self.end_id = self._frame.before_tool[0]
         """The token that closes the model's message."""
-        ends = {self.end_id, tokenizer.eos_token_id}
-        self.stop_ids = frozenset(i for i in ends if i is not None)
+        # Some models end a call and other answers by different tokens.
+        stops = (
+            [*map(tokenizer.get_vocab().get, self.format.stops), self._layout(())[1].before_tool[0]]
+            if self.format
+            else []
+        )
+        known = (i for i in stops if i in self.control_ids)
+        self.stop_ids = frozenset(i for i in (self.end_id, tokenizer.eos_token_id, *known) if i is not None)
+        if not self.control_ids.isdisjoint(self._plain.encode(UNUSUAL, add_special_tokens=False).ids):
+            raise ChatError(
+                "the tokenizer turns a character that it does not know into a control token; use one that writes such "
+                "characters as bytes"
+            )
+
+    @property
+    def format(self) -> Format | None:
+        """How the model calls tools; None where actions are texts."""
+        return self.layout.format
 
     # -- states ------------------------------------------------------------------------------------------------
 
-    def prompt(self, system: str, user: str, opening: str = "") -> tuple[int, ...]:
-        """The first state: system and user message and the opened answer, which begins with ``opening``."""
-        begun = (*self._open, *self.encode(opening))
-        if self._system_in_user:
-            return (*self._before_user, *self.encode(f"{system}\n\n{user}" if system else user), *begun)
+    def prompt(
+        self, system: str, user: str, opening: str = "", tools: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[int, ...]:
+        """The first state: system and user message and the opened answer, which begins with ``opening``.
+
+        ``tools`` are shown as the template shows them. Raises ChatError where one of them holds a control token.
+        """
+        layout, frame = self._layout(tools)
+        begun = (*frame.open_assistant, *self.encode(opening))
+        if layout.system_in_user:
+            return (*frame.before_user, *self._content("user", f"{system}\n\n{user}" if system else user), *begun)
         # An empty system message is written too: the head of the conversation (its BOS token) is in front of it.
-        return (*self._before_system, *self.encode(system), *self._before_user, *self.encode(user), *begun)
+        head = (*frame.before_system, *self._content("system", system))
+        return (*head, *frame.before_user, *self._content("user", user), *begun)
 
     def observation(self, text: str, *, closed: bool) -> tuple[int, ...]:
         """The state after an action: the observation as a tool message and the newly opened answer.
 
         ``closed`` says that the action's own last token was an end token; otherwise the message is closed here.
         """
-        return (*(self._before_tool[1:] if closed else self._before_tool), *self.encode(text), *self._reopen)
+        head = self._frame.before_tool[1:] if closed else self._frame.before_tool
+        return (*head, *self._content("tool", text), *self._frame.reopen_assistant)
 
     def critic_prompt(self, text: str = CRITIC_TEXT) -> tuple[int, ...]:
         """The shadow prompt: it closes the open answer, asks for a judgement and opens the critic's answer. Where
         nothing is asked there is none."""
         if not text:
             return ()
-        head = self._before_user if self._system_in_user else self._before_system
-        # A conversation may begin with a BOS token that has no place in its middle.
-        if head and head[0] == self.tokenizer.bos_token_id:
-            head = head[1:]
-        return (self.end_id, *head, *self.encode(text), *self._open)
+        return (*self._frame.before_critic, *self.encode(text), *self._frame.open_critic)
 
     # -- text --------------------------------------------------------------------------------------------------
 
+    def _content(self, place: str, text: str) -> tuple[int, ...]:
+        """Ids of a message's content, without the white space around it where the template takes that away."""
+        return self.encode(text.strip() if place in self.layout.trimmed else text)
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of untrusted text; never a control id."""
-        # Half a surrogate pair is not a text that could be encoded.
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text = whole(text)
         out: list[int] = []
         todo = [text]
         while todo:
@@ -119,6 +129,14 @@ class Chat:
         body = tokens[:-1] if tokens and tokens[-1] in self.stop_ids else tokens
         return self.decode(body)
 
+    def turn_text(self, tokens: Sequence[int], *, first: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """What an environment reads for an action: its text with the tag of a thought that the template has opened, or
+        the text of the call that it is. ``first`` says that it answers the first state."""
+        opened = self.layout.frame.open_assistant if first else self.layout.frame.reopen_assistant
+        opened = opened[opened.rindex(THINK) :] if opened.rstrip().endswith(THINK) else ""
+        text = opened + self.action_text(tokens)
+        return whole(self.format.turn(text, tools)) if self.format else text
+
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of any ids, control tokens included."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
@@ -131,47 +149,46 @@ class Chat:
 
     # -- the template ------------------------------------------------------------------------------------------
 
+    def _layout(self, tools: Sequence[Mapping[str, Any]]) -> tuple[Layout, Frame[tuple[int, ...]]]:
+        """The template as it is with these tools."""
+        key = json.dumps(tools)
+        if key not in self._layouts:
+            layout = read_layout(self.tokenizer, self.settings, tools)
+            frame = Frame(*map(self._template, layout.frame))
+            if tools and tools is not PROBE:
+                self._check(tools, layout, frame)
+            self._layouts[key] = layout, frame
+        return self._layouts[key]
+
+    def _check(self, tools: Sequence[Mapping[str, Any]], layout: Layout, frame: Frame[tuple[int, ...]]) -> None:
+        """Raises ChatError where ``tools`` hold a control token, or change what follows them."""
+        names = [self.tokenizer.decode([i], skip_special_tokens=False) for i in self.control_ids]
+        for text in texts_of(tools):
+            if (found := next((name for name in names if name and name in text), None)) is not None:
+                raise ChatError(f"a tool holds the control token {found!r}: change the action's name or its help")
+        if frame[2:] != self._frame[2:] or layout.format != self.format:
+            raise ChatError(
+                "the chat template writes conversations in another way with these tools: use --chat.tools off"
+            )
+
     def _template(self, text: str) -> tuple[int, ...]:
         return tuple(self._whole.encode(text, add_special_tokens=False).ids)
 
-    def _render(self, messages: list[dict[str, str]]) -> str:
-        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
-    def _frame(self) -> _Frame:
-        system, user, answer, seen = ("\ue000s\ue001", "\ue000u\ue001", "\ue000a\ue001", "\ue000o\ue001")
-        first = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        for start in (first, first[1:]):
-            opening = self._try_render(start)
-            if opening is None or any(opening.count(m["content"]) != 1 for m in start):
-                continue
-            in_user = start is not first
-            head, opened = opening.split(user)
-            if system in opened:
-                continue
-            before_system, before_user = ("", head) if in_user else tuple(head.split(system))
-            for role in dict.fromkeys((self.settings.tool_role, "user")):
-                turns = [*start, {"role": "assistant", "content": answer}, {"role": role, "content": seen}]
-                _, result, after = (self._try_render(turns) or "").partition(answer)
-                # Some templates move the system message into the last user message: an agent's past must stay as it is.
-                if not result or after.count(seen) != 1 or any(mark in after for mark in (system, user, answer)):
-                    continue
-                if role != self.settings.tool_role:
-                    warnings.warn(
-                        f"the chat template has no role {self.settings.tool_role!r}: observations are user messages",
-                        stacklevel=3,
-                    )
-                before_tool, reopen = after.split(seen)
-                return _Frame(before_system, before_user, opened, before_tool, reopen, in_user)
-            if in_user:
-                raise ChatError("the chat template has no way to show an observation after an answer")
-        raise ChatError("the chat template refuses a system and user message; set tokenizer.chat_template")
+def whole(text: str) -> str:
+    """The text with a replacement for each half of a surrogate pair, which no text that can be encoded holds."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def _try_render(self, messages: list[dict[str, str]]) -> str | None:
-        # Templates refuse roles by raising from inside Jinja; which exception differs between versions.
-        try:
-            return self._render(messages)
-        except Exception:
-            return None
+
+def texts_of(value: Any) -> Iterator[str]:
+    """All texts in plain values, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from texts_of([*value, *value.values()])
+    elif isinstance(value, Sequence):
+        for part in value:
+            yield from texts_of(part)
 
 
 def plain_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from agent_envs.ranges import check_ranges
+
 
 @dataclass(frozen=True)
 class TinySettings:
@@ -21,8 +23,9 @@ class TinySettings:
     """Longest sequence in tokens."""
 
     def __post_init__(self) -> None:
-        if self.layers < 2 or self.heads < 1 or self.width % (2 * self.heads):
+        bounds = {"layers": (2, 64), "width": (4, 8192), "heads": (1, 256), "mlp": (1, 65_536)}
+        check_ranges(self, ValueError, "tiny: ", **bounds, window=(1, 65_536), context=(16, 1_000_000))
+        if self.width % (2 * self.heads):
             raise ValueError(
-                f"tiny: needs at least 2 layers and a width that is a multiple of twice the heads, "
-                f"not {self.layers} layers, width {self.width}, heads {self.heads}"
+                f"tiny: width must be a multiple of twice the heads, not {self.width} with {self.heads} heads"
             )

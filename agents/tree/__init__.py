@@ -1,5 +1,5 @@
 """The token tree: what an agent did, and at the same time the training sample."""
 
-from agents.tree.tree import Batch, Forward, Kind, Node
+from agents.tree.tree import Batch, Forward, Kind, Node, Tensor
 
-__all__ = ["Batch", "Forward", "Kind", "Node"]
+__all__ = ["Batch", "Forward", "Kind", "Node", "Tensor"]

@@ -5,15 +5,17 @@ Invariant: the chain of nodes under ``Episode.root`` holds exactly the tokens th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from typing import Any
 
 from agent_envs.core import Task
 from agent_envs.isolation.faults import EnvFault, FaultKind, Stage
 from agents.tree.tree import Kind, Node
 
 EpisodeId = tuple[str, int, int]
-"""(task, sample, attempt)."""
+"""(`Job.task_id`, sample, attempt)."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,19 @@ class Job:
     run_seed: int = 0
     attempt: int = 0
     """How often its environment broke before."""
+    env: str = ""
+    """Name of its environment where several are played together; empty where there is only one. It is no part of the
+    seed: an episode is drawn alike in both."""
+
+    @property
+    def task_id(self) -> str:
+        """Identity of the task: its id, after the name of its environment where there is one."""
+        return f"{self.env}/{self.task.id}" if self.env else self.task.id
 
     @property
     def id(self) -> EpisodeId:
         """Unique within a run."""
-        return self.task.id, self.sample, self.attempt
+        return self.task_id, self.sample, self.attempt
 
     def seed(self, *purpose: object) -> int:
         """A 63-bit seed for one purpose ("env", or the number of a turn)."""
@@ -110,6 +120,20 @@ class Episode:
             twin.turns.append((action, state))
         return twin
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The tree as a list: pickle would go down a chain node by node, and not far enough for many turns."""
+        nodes = list(self.root.walk())
+        place = {id(node): i for i, node in enumerate(nodes)}
+        flat = [(replace(node, children=[]), [place[id(child)] for child in node.children]) for node in nodes]
+        return vars(self) | {"root": flat, "turns": [(place[id(a)], place[id(s)]) for a, s in self.turns]}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        nodes = [node for node, _ in state["root"]]
+        for node, children in state["root"]:
+            node.children = [nodes[i] for i in children]
+        turns = [(nodes[action], nodes[following]) for action, following in state["turns"]]
+        vars(self).update(state, root=nodes[0], turns=turns)
+
 
 @dataclass
 class Searched(Episode):
@@ -135,3 +159,20 @@ class Searched(Episode):
     @property
     def success(self) -> bool | None:
         return bool(self.end.success)
+
+
+@dataclass
+class Served(Episode):
+    """An episode of a served model: texts, rewards and ends. Only the server knows the tokens, so its
+    nodes hold none and make no tree."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    """Tokens that the server read, over all requests."""
+    completion_tokens: int = 0
+    ended: str = ""
+    """Why the endpoint would not go on: "inspected", or "context" where the conversation is too long; else empty."""
+
+    @property
+    def sampled_tokens(self) -> int:
+        return self.completion_tokens

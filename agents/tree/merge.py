@@ -33,7 +33,7 @@ def grow(episodes: Sequence[Episode], least: int = 1) -> list[Tree]:
         if isinstance(episode, Searched):
             trees[episode.job.id] = Tree(root, [(episode, episode.turns)])  # it is a tree already
             continue
-        key = (episode.job.task.id, root.tokens)
+        key = (episode.job.task_id, root.tokens)
         if key not in trees:
             trees[key] = Tree(Node(root.kind, root.tokens, anchor=root.anchor, oracle=root.oracle))
         # Episodes keep their own chain: what is grafted are nodes without what follows them.

@@ -7,9 +7,10 @@ so at that of the state itself where the prompt is empty.
 
 import math
 from collections.abc import Container, Sequence
+from dataclasses import fields
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from agents.tree.tree import Batch, Kind, Node
 
@@ -33,24 +34,21 @@ def pack(
     return layout.batch(len(trees), device)
 
 
+_FLOATS = frozenset({"old_logp_T", "reward_A", "oracle_S", "return_L"})
+_BOOLS = frozenset({"invalid_A", "terminated_S", "truncated_S", "fault_L"})
+"""Columns of a batch that are no integers."""
+
+
 class _Layout:
-    """Columns of a batch under construction."""
+    """Columns of a batch under construction, by their names there."""
 
     def __init__(self, critic_prompt: Sequence[int] | None, valued: Container[int] | None) -> None:
         self.critic_prompt, self.valued = critic_prompt, valued
-        self.token: list[int] = []
-        self.parent: list[int] = []
-        self.pos: list[int] = []
-        self.end: list[int] = []
-        self.action: list[int] = []
-        self.logp: list[float] = []
-        self.A: dict[str, list] = {
-            k: [] for k in ("state", "next", "reward", "lo", "hi", "label", "count", "version", "tree")
-        }
-        self.S: dict[str, list] = {
-            k: [] for k in ("prev", "last", "critic", "terminated", "truncated", "anchor", "oracle", "tree")
-        }
-        self.L: dict[str, list] = {k: [] for k in ("leaf", "return", "success", "fault", "count", "tree")}
+        self.anchors: list[str] = []
+        self.columns: dict[str, list] = {f.name: [] for f in fields(Batch) if f.name[-2:] in ("_T", "_A", "_S", "_L")}
+        del self.columns["anchor_S"], self.columns["ref_logp_T"]
+        self.token, self.pos, self.end = (self.columns[name] for name in ("token_T", "pos_T", "end_T"))
+        self.leaf = self.columns["leaf_L"]
 
     def add(self, root: Node, tree: int) -> None:
         # An explicit stack: a search tree or a long episode may be deeper than Python's recursion limit.
@@ -63,7 +61,7 @@ class _Layout:
                 start, stop = opened.pop(id(node))
                 self.end[start:stop] = [len(self.token)] * (stop - start)
                 if node.kind is Kind.ACTION:
-                    self.A["hi"][action] = len(self.L["leaf"])
+                    self.columns["hi_A"][action] = len(self.leaf)
                 continue
             if node.kind is Kind.ACTION:
                 action = self._open_action(node, tree, before_action=action)
@@ -80,6 +78,10 @@ class _Layout:
                     raise ValueError("an action must lead to exactly one state")
                 stack.append((node.children[0], last, action, total, False))
 
+    def _row(self, **values: object) -> None:
+        for name, value in values.items():
+            self.columns[name].append(value)
+
     def _tokens(self, tokens: Sequence[int], before: int, action: int, logp: Sequence[float]) -> int:
         """Appends a run of tokens after row ``before``; returns the row of the last one (``before`` if none)."""
         if action >= 0 and len(logp) not in (0, len(tokens)):
@@ -89,97 +91,61 @@ class _Layout:
             return before
         depth = self.pos[before] + 1 if before >= 0 else 0
         self.token += tokens
-        self.parent += [before, *range(start, start + n - 1)]
+        self.columns["parent_T"] += [before, *range(start, start + n - 1)]
         self.pos += range(depth, depth + n)
         self.end += [0] * n
-        self.action += [action] * n
-        self.logp += logp if action >= 0 and logp else [0.0] * n
+        self.columns["action_T"] += [action] * n
+        self.columns["old_logp_T"] += logp if action >= 0 and logp else [0.0] * n
         return start + n - 1
 
     def _open_action(self, node: Node, tree: int, before_action: int) -> int:
-        column = self.A
-        column["state"].append(before_action)  # for an action the stack carries the index of its state
-        column["next"].append(-1)
-        column["reward"].append(node.reward)
-        column["lo"].append(len(self.L["leaf"]))
-        column["hi"].append(-1)
-        column["label"].append(-1 if node.label is None else int(node.label))
-        column["count"].append(node.count)
-        column["version"].append(node.version)
-        column["tree"].append(tree)
-        return len(column["state"]) - 1
+        self._row(
+            state_A=before_action,  # for an action the stack carries the index of its state
+            next_A=-1,
+            reward_A=node.reward,
+            lo_A=len(self.leaf),
+            hi_A=-1,
+            invalid_A=node.invalid,
+            label_A=-1 if node.label is None else int(node.label),
+            count_A=node.count,
+            version_A=node.version,
+            tree_A=tree,
+        )
+        return len(self.columns["state_A"]) - 1
 
     def _open_state(self, node: Node, tree: int, last: int, action: int, total: float) -> int:
-        column = self.S
-        state = len(column["prev"])
+        state = len(self.anchors)
         if action >= 0:
-            self.A["next"][action] = state
+            self.columns["next_A"][action] = state
         critic = -1
         if self.critic_prompt is not None and (self.valued is None or id(node) in self.valued):
             start = len(self.token)
             critic = self._tokens(self.critic_prompt, last, -1, ())
             self.end[start:] = [len(self.token)] * len(self.critic_prompt)
-        for key, value in (
-            ("prev", action),
-            ("last", last),
-            ("critic", critic),
-            ("terminated", node.terminated),
-            ("truncated", node.truncated),
-            ("anchor", node.anchor),
-            ("oracle", math.nan if node.oracle is None else node.oracle),
-            ("tree", tree),
-        ):
-            column[key].append(value)
+        self.anchors.append(node.anchor)
+        self._row(
+            prev_S=action,
+            last_S=last,
+            critic_S=critic,
+            terminated_S=node.terminated,
+            truncated_S=node.truncated,
+            oracle_S=math.nan if node.oracle is None else node.oracle,
+            tree_S=tree,
+        )
         if not node.children:
-            leaf = self.L
-            leaf["leaf"].append(state)
-            leaf["return"].append(total)
-            leaf["success"].append(-1 if node.success is None else int(node.success))
-            leaf["fault"].append(node.fault is not None)
-            leaf["count"].append(self.A["count"][action] if action >= 0 else 1)
-            leaf["tree"].append(tree)
+            self._row(
+                leaf_L=state,
+                return_L=total,
+                success_L=-1 if node.success is None else int(node.success),
+                fault_L=node.fault is not None,
+                count_L=self.columns["count_A"][action] if action >= 0 else 1,
+                tree_L=tree,
+            )
         return state
 
     def batch(self, trees: int, device: torch.device | str) -> Batch:
-        def ints(column: list) -> Tensor:
-            return torch.tensor(column, dtype=torch.long, device=device)
-
-        def floats(column: list) -> Tensor:
-            return torch.tensor(column, dtype=torch.float32, device=device)
-
-        def bools(column: list) -> Tensor:
-            return torch.tensor(column, dtype=torch.bool, device=device)
-
-        A, S, L = self.A, self.S, self.L
-        return Batch(
-            token_T=ints(self.token),
-            parent_T=ints(self.parent),
-            pos_T=ints(self.pos),
-            end_T=ints(self.end),
-            action_T=ints(self.action),
-            old_logp_T=floats(self.logp),
-            state_A=ints(A["state"]),
-            next_A=ints(A["next"]),
-            reward_A=floats(A["reward"]),
-            lo_A=ints(A["lo"]),
-            hi_A=ints(A["hi"]),
-            label_A=ints(A["label"]),
-            count_A=ints(A["count"]),
-            version_A=ints(A["version"]),
-            prev_S=ints(S["prev"]),
-            last_S=ints(S["last"]),
-            critic_S=ints(S["critic"]),
-            terminated_S=bools(S["terminated"]),
-            truncated_S=bools(S["truncated"]),
-            anchor_S=tuple(S["anchor"]),
-            oracle_S=floats(S["oracle"]),
-            leaf_L=ints(L["leaf"]),
-            return_L=floats(L["return"]),
-            success_L=ints(L["success"]),
-            fault_L=bools(L["fault"]),
-            count_L=ints(L["count"]),
-            tree_S=ints(S["tree"]),
-            tree_A=ints(A["tree"]),
-            tree_L=ints(L["tree"]),
-            trees=trees,
-        )
+        types = dict.fromkeys(_FLOATS, torch.float32) | dict.fromkeys(_BOOLS, torch.bool)
+        tensors: dict[str, Any] = {
+            name: torch.tensor(column, dtype=types.get(name, torch.long)) for name, column in self.columns.items()
+        }
+        return Batch(**tensors, anchor_S=tuple(self.anchors), trees=trees).to(device)

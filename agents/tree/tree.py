@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import torch
 
-if TYPE_CHECKING:
-    from torch import Tensor
+Tensor: TypeAlias = "torch.Tensor"
+"""For annotations. Settings are shown without torch: a module that holds some reads nothing of it when imported."""
 
 
 class Kind(StrEnum):
@@ -50,6 +51,8 @@ class Node:
     """Actions: how many episodes sampled it here; identical siblings are one node."""
     label: bool | None = None
     """Actions: a judge's GOOD (True) or BAD (False); None is "not judged or not parsed"."""
+    invalid: bool = False
+    """Actions: the environment could not read it, or refused it."""
     terminated: bool = False
     """States: the environment ended the episode here."""
     truncated: bool = False
@@ -171,6 +174,8 @@ class Batch:
     trees: int
     ref_logp_T: Tensor | None = None
     """Log-probability under the reference policy (LoRA off), where an algorithm asks for it."""
+    invalid_A: Tensor | None = None
+    """Whether the environment refused the action; None in batches that were kept by version 0.1."""
 
     def __len__(self) -> int:
         return self.token_T.numel()
@@ -178,8 +183,21 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         """The same batch with every tensor on ``device``."""
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        moved: dict[str, Any] = {name: x.to(device) for name, x in columns.items() if isinstance(x, torch.Tensor)}
-        return replace(self, **moved)
+        moved: dict[str, Any] = {name: sent(x, device) for name, x in columns.items() if isinstance(x, torch.Tensor)}
+        twin = replace(self, **moved)
+        for name in ("action_rows", "valued_states"):
+            vars(twin)[name] = sent(getattr(self, name), device)
+        return twin
+
+    @cached_property
+    def action_rows(self) -> Tensor:
+        """The rows of all tokens of actions."""
+        return torch.nonzero(self.action_T >= 0).squeeze(1)
+
+    @cached_property
+    def valued_states(self) -> Tensor:
+        """The states whose values are read in this row."""
+        return torch.nonzero(self.critic_S >= 0).squeeze(1)
 
     @property
     def raw_tokens(self) -> int:
@@ -209,14 +227,13 @@ class Batch:
 
     def at_prompts(self, x_TD: Tensor) -> tuple[Tensor, Tensor]:
         """(x_ND, state_N): the rows at which values are read, and the states whose values they are."""
-        state_N = torch.nonzero(self.critic_S >= 0).squeeze(1)
-        return x_TD.index_select(0, self.critic_S[state_N]), state_N
+        return x_TD.index_select(0, self.critic_S[self.valued_states]), self.valued_states
 
     def to_tokens(self, x_A: Tensor) -> Tensor:
         """x_T: each action's number on its tokens, 0 elsewhere."""
         return torch.cat([x_A, x_A.new_zeros(1)])[self.action_T]  # index -1 is the 0 at the end, also without actions
 
-    def _pairs(self) -> tuple[Tensor, Tensor]:
+    def pairs(self) -> tuple[Tensor, Tensor]:
         """Every (action, leaf below it) pair as two index vectors."""
         span_A = self.hi_A - self.lo_A
         action_P = torch.repeat_interleave(torch.arange(span_A.numel(), device=span_A.device), span_A)
@@ -226,12 +243,12 @@ class Batch:
 
     def per_episode(self, x_A: Tensor) -> Tensor:
         """x_L: the sum over the actions on each leaf's path."""
-        action_P, leaf_P = self._pairs()
+        action_P, leaf_P = self.pairs()
         return x_A.new_zeros(self.leaf_L.numel()).index_add(0, leaf_P, x_A[action_P])
 
     def sum_below(self, x_L: Tensor) -> Tensor:
         """x_A: the sum over the leaves below each action (not weighted by counts)."""
-        action_P, leaf_P = self._pairs()
+        action_P, leaf_P = self.pairs()
         return x_L.new_zeros(self.state_A.numel()).index_add(0, action_P, x_L[leaf_P])
 
     def below(self, x_L: Tensor) -> Tensor:
@@ -262,6 +279,12 @@ class Batch:
         """The number of actions on the longest path."""
         ones_A = torch.ones_like(self.reward_A)
         return int(self.per_episode(ones_A).max()) if self.leaf_L.numel() else 0
+
+
+def sent(x: Tensor, device: torch.device | str) -> Tensor:
+    """``x`` on ``device``. On its way from the CPU to a GPU it makes neither of them wait."""
+    to_gpu = torch.device(device).type == "cuda" and x.device.type == "cpu"
+    return x.pin_memory().to(device, non_blocking=True) if to_gpu else x.to(device)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from agents.tree.chunked_backward import LossT, backward, forward_parts
+from agents.tree.token_budget import TokenBudget
 from agents.tree.tree import Batch, Forward
 
 
@@ -23,7 +24,7 @@ class PerTurn:
     """The rows, and where the numbers of the whole batch are found in them."""
 
     rows: Batch
-    """Only what a forward pass reads is laid out anew; the rest is that of the whole batch."""
+    """Only what a forward pass reads is laid out again; the rest is that of the whole batch."""
     source_U: Tensor
     """Row of the whole batch that each token is a copy of."""
     tokens: int
@@ -60,7 +61,7 @@ class PerTurn:
 
     def gather(self, out: Forward) -> Forward:
         """What a pass over the rows computed, as the numbers of the whole batch."""
-        said_U = self.rows.action_T >= 0
+        said_U = self.rows.action_rows
         zero_T = out.logp_T.new_zeros(self.tokens)
         logp_T, entropy_T = (
             zero_T.index_add(0, self.source_U[said_U], x_U[said_U]) for x_U in (out.logp_T, out.entropy_T)
@@ -68,15 +69,24 @@ class PerTurn:
         return replace(out, logp_T=logp_T, entropy_T=entropy_T)
 
 
-def forward_apart(model: Callable[[Batch], Forward], batch: Batch, max_tokens: int) -> Forward:
-    """As ``backward.forward_parts``, every turn and every value encoded on its own."""
+def forward_apart(
+    model: Callable[[Batch], Forward],
+    batch: Batch,
+    budget: TokenBudget | int,
+    forward: Callable[..., Forward] = forward_parts,
+) -> Forward:
+    """As ``forward``, every turn and every value encoded on its own."""
     apart = PerTurn.of(batch)
-    return apart.gather(forward_parts(model, apart.rows, max_tokens))
+    return apart.gather(forward(model, apart.rows, budget))
 
 
 def backward_apart(
-    model: Callable[[Batch], Forward], batch: Batch, loss_fn: Callable[[Forward], LossT], max_tokens: int
+    model: Callable[[Batch], Forward],
+    batch: Batch,
+    loss_fn: Callable[[Forward], LossT],
+    budget: TokenBudget | int,
+    backward: Callable[..., LossT] = backward,
 ) -> LossT:
-    """As ``backward.backward``, every turn and every value encoded on its own."""
+    """As ``backward``, every turn and every value encoded on its own."""
     apart = PerTurn.of(batch)
-    return backward(model, apart.rows, lambda out: loss_fn(apart.gather(out)), max_tokens)
+    return backward(model, apart.rows, lambda out: loss_fn(apart.gather(out)), budget)

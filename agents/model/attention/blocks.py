@@ -3,10 +3,10 @@
 Invariant: every row is a query of exactly one call, and a call's keys hold every ancestor of its queries; what else is
 among them is masked. Forks, leaves, several trees a row and sliding windows are all the same case.
 
-The rows are taken apart into *chains*: from a root (or a fork) always on into the deepest branch. Along a chain a call
-takes some rows in a piece with all their ancestors, and its mask is the lower right corner of one mask that all such
-calls share. Short chains, like critic prompts, share a call where that is cheaper. So nothing of size T x T is ever
-made. Laid out chain by chain, the rows of a piece are one slice and its keys few, which saves copies: ``by_chains``.
+The rows are taken apart into *chains* (``chains``). Along a chain a call takes some rows in a piece with all their
+ancestors, and its mask is the lower right corner of one mask that all such calls share. Short chains, like critic
+prompts, share a call where that is cheaper. So nothing of size T x T is ever made. Laid out chain by chain, the rows of
+a piece are one slice and its keys few, which saves copies: ``by_chains``.
 
 Why pieces even where ``is_causal`` would do: the CPU kernel follows the triangle of a causal call in steps of 512 keys.
 
@@ -16,7 +16,7 @@ Legend: T tokens, Q queries and K keys of a call.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 
@@ -25,46 +25,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from agents.model.attention.chains import Rows, chains_of, paths_of
+from agents.model.attention.kernels import AttentionPlan, Call, Spans, attend
 from agents.model.attention.mask import additive
-
-Rows = NDArray[np.int64]
 
 # What a call costs beside its query-key pairs, in pairs: measured on a CPU for four heads of 64.
 CALL = 3000  # the call itself
 KEY = 8  # per key: reading it, and adding up its gradient
 COPY = 5  # per key where the keys are no slice and must be copied together
-
-Spans = tuple[slice, ...]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One kernel call. Queries and keys are given by their places in the row."""
-
-    queries: Spans
-    keys: Spans
-    mask_QK: Tensor
-    """0 / -inf."""
-
-
-@dataclass(frozen=True)
-class AttentionPlan:
-    """All calls of a row, for one window."""
-
-    calls: tuple[Call, ...]
-    _repeated: dict[int, list[Tensor]] = field(default_factory=dict, repr=False)
-
-    def masks(self, repeats: int) -> list[Tensor]:
-        """The mask of each call with every query ``repeats`` times: [Q * repeats, K]."""
-        if repeats not in self._repeated:
-            # Calls share one storage where they can: repeat that, not every view of it.
-            bases = [call.mask_QK if call.mask_QK._base is None else call.mask_QK._base for call in self.calls]
-            large = {id(base): base.repeat_interleave(repeats, 0) for base in bases}
-            self._repeated[repeats] = [
-                large[id(base)][-call.mask_QK.shape[0] * repeats :, -call.mask_QK.shape[1] :]
-                for base, call in zip(bases, self.calls, strict=True)
-            ]
-        return self._repeated[repeats]
 
 
 class TreePlan:
@@ -79,7 +47,7 @@ class TreePlan:
         self._pos: Rows = pos_T.cpu().numpy()
         self._end: Rows = end_T.cpu().numpy()
         self._device = device
-        self._chains = _chains(self._pos, self._end)
+        self._chains = chains_of(self._pos, self._end)
         self._plans: dict[tuple[int | None, torch.dtype], AttentionPlan] = {}
         self._place = np.arange(self._pos.size)
         self.order_T: Tensor | None = None
@@ -103,6 +71,12 @@ class TreePlan:
             pieces = list(_merged(list(_pieces(self._chains, self._pos, self._end, window))))
             self._plans[key] = AttentionPlan(tuple(self._calls(pieces, window, dtype)))
         return self._plans[key]
+
+    def attend(
+        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, window: int | None, scale: float | None
+    ) -> Tensor:
+        """[T, H, D]: attention of every row to its ancestors within the window."""
+        return attend(query_THD, key_TGD, value_TGD, self.get(window, query_THD.dtype), scale)
 
     def _calls(self, pieces: list[Piece], window: int | None, dtype: torch.dtype) -> Iterator[Call]:
         shared = [piece for piece in pieces if piece.chain]
@@ -148,24 +122,10 @@ class Piece:
         return (self.q.size + KEY + COPY) * self.k.size + CALL
 
 
-def _chains(pos: Rows, end: Rows) -> list[Rows]:
-    """The rows of each chain, in the order of their first rows."""
-    # A run is a stretch of rows without a fork; the deepest row below it names the chain that it belongs to.
-    first = np.flatnonzero(np.concatenate([[True], (np.diff(pos) != 1) | (np.diff(end) != 0)]))
-    chains: dict[int, list[Rows]] = {}
-    for a, b in zip(first.tolist(), [*first[1:].tolist(), pos.size], strict=True):
-        tip = a + int(pos[a : end[a]].argmax())
-        chains.setdefault(tip, []).append(np.arange(a, b))
-    return [np.concatenate(runs) for runs in chains.values()]
-
-
 def _pieces(chains: list[Rows], pos: Rows, end: Rows, window: int | None) -> Iterator[Piece]:
     """Every chain cut into about equal parts, so that the cost of the calls and of what is masked is least."""
-    roots = np.flatnonzero(pos == 0)
-    for chain in chains:
-        head, above, n = int(chain[0]), int(pos[chain[0]]), chain.size
-        root = int(roots[np.searchsorted(roots, head, side="right") - 1])
-        path = np.concatenate([root + np.flatnonzero(end[root:head] > head), chain])  # path[d] is the row at depth d
+    for chain, path in zip(chains, paths_of(chains, pos, end), strict=True):
+        n, above = chain.size, path.size - chain.size
         keys = above + n / 2 if window is None else min(above + n / 2, window)
         best = sqrt(2 * ((KEY + COPY * (above > 0)) * keys + CALL))
         parts = max(1, round(n / best))

@@ -11,7 +11,7 @@ Legend: T tokens, H heads, G key heads, D width of a head.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,29 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from agents.model.attention.blocks import TreePlan
-from agents.model.attention.kernels import attend
 from agents.text.errors import ModelError
 
 NAME = "turnwise_tree"
 
 # Keywords that reach an attention function and change nothing in it: rotary positions are applied before.
 _PASSIVE = frozenset({"position_ids", "cache_position", "position_embeddings", "use_cache", "output_router_logits"})
+
+
+class RowPlan(Protocol):
+    """How the attention of one row of token trees is computed. Its length is that of the row."""
+
+    order_T: Tensor | None
+    """Row (depth first) of each place that the model is given; None where the two are the same."""
+    place_T: Tensor | None
+    """Its inverse."""
+
+    def __len__(self) -> int: ...
+
+    def attend(
+        self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, window: int | None, scale: float | None
+    ) -> Tensor:
+        """[T, H, D]: attention of every row to its ancestors, with ``window`` to those less far above than that."""
+        ...
 
 
 def with_effect(keywords: Mapping[str, Any]) -> list[str]:
@@ -49,7 +64,7 @@ def tree_attention(
     scaling: float | None = None,
     is_causal: bool | None = None,
     sliding_window: int | None = None,
-    tree_plan: TreePlan | None = None,
+    tree_plan: RowPlan | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention of one row: query [1, H, T, D], key and value [1, G, T, D] -> [1, T, H, D].
@@ -71,24 +86,7 @@ def tree_attention(
             sliding_window=sliding_window,
             **others,
         )
-    _refuse(module, query, key, attention_mask, dropout, is_causal, tree_plan, others)
-    plan = tree_plan.get(sliding_window, query.dtype)
-    query_THD, key_TGD, value_TGD = (x[0].transpose(0, 1) for x in (query, key, value))
-    return attend(query_THD, key_TGD, value_TGD, plan, scaling)[None], None
-
-
-def _refuse(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float,
-    is_causal: bool | None,
-    plan: TreePlan,
-    others: dict[str, Any],
-) -> None:
-    unknown = with_effect(others)
-    if unknown:
+    if unknown := with_effect(others):
         raise ModelError(f"this model's attention needs {', '.join(unknown)}, which trees do not support: use another")
     if dropout:
         raise ModelError(f"attention dropout is {dropout}: with dropout no ratio is exact; set it to 0 in the config")
@@ -96,8 +94,10 @@ def _refuse(
         raise ModelError("this model attends in both directions; only causal language models can be trained")
     if attention_mask is not None and attention_mask.numel():
         raise ModelError("an attention mask came with a tree plan: the plan already is the mask")
-    if query.shape[0] != 1 or not query.shape[2] == key.shape[2] == len(plan):
-        raise ModelError(f"a plan of {len(plan)} tokens met queries of shape {tuple(query.shape)}")
+    if query.shape[0] != 1 or not query.shape[2] == key.shape[2] == len(tree_plan):
+        raise ModelError(f"a plan of {len(tree_plan)} tokens met queries of shape {tuple(query.shape)}")
+    query_THD, key_TGD, value_TGD = (x[0].transpose(0, 1) for x in (query, key, value))
+    return tree_plan.attend(query_THD, key_TGD, value_TGD, sliding_window, scaling)[None], None
 
 
 AttentionInterface.register(NAME, tree_attention)

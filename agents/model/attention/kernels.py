@@ -1,12 +1,16 @@
-"""The calls of a plan, carried out.
+"""The calls of a plan, and how they are carried out.
 
 Invariant: both ways give the same numbers and gradients. On a CPU the kernel is called directly, so that keys which
 form a slice are never copied, heads that share a key head read and add to the same memory as so many more queries, and
 the gradients of keys that many calls read are added up in place. Anywhere else autograd does it.
 
-Legend: T tokens, H heads, G key heads, R heads per key head, D width of a head, N queries or keys of a call.
+Legend: T tokens, H heads, G key heads, R heads per key head, D width of a head, Q queries and K keys of a
+call, N either.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,10 +18,40 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from agents.model.attention.blocks import AttentionPlan, Spans
-
 _FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+Spans = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel call. Queries and keys are given by their places in the row."""
+
+    queries: Spans
+    keys: Spans
+    mask_QK: Tensor
+    """0 / -inf."""
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """All calls of a row, for one window."""
+
+    calls: tuple[Call, ...]
+    _repeated: dict[int, list[Tensor]] = field(default_factory=dict, repr=False)
+
+    def masks(self, repeats: int) -> list[Tensor]:
+        """The mask of each call with every query ``repeats`` times: [Q * repeats, K]."""
+        if repeats not in self._repeated:
+            # Calls share one storage where they can: repeat that, not every view of it.
+            bases = [call.mask_QK if call.mask_QK._base is None else call.mask_QK._base for call in self.calls]
+            large = {id(base): base.repeat_interleave(repeats, 0) for base in bases}
+            self._repeated[repeats] = [
+                large[id(base)][-call.mask_QK.shape[0] * repeats :, -call.mask_QK.shape[1] :]
+                for base, call in zip(bases, self.calls, strict=True)
+            ]
+        return self._repeated[repeats]
 
 
 def attend(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: AttentionPlan, scale: float | None) -> Tensor:

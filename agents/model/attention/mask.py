@@ -6,8 +6,6 @@ depth, not rows. The dense matrix here is the oracle that the plan of ``blocks.p
 Legend: T tokens in depth-first order.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -33,21 +31,3 @@ def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     A bool mask would be added as 0 / 1 there, without any error.
     """
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, float("-inf"))
-
-
-def flex_mask_mod(
-    end_T: Tensor, *, pos_T: Tensor | None = None, window: int | None = None
-) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """``mask_mod`` for ``torch.nn.attention.flex_attention.create_block_mask``, for kernels on CUDA.
-
-    FlexAttention has no backward on CPU, so training does not go this way; its values are tested against the dense
-    mask.
-    """
-    if window is not None and pos_T is None:
-        raise ValueError("a sliding window is measured in depth: pass pos_T as well")
-
-    def mask_mod(_batch: Tensor, _head: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        seen = (kv <= q) & (q < end_T[kv])
-        return seen & (pos_T[q] - pos_T[kv] < window) if pos_T is not None and window is not None else seen
-
-    return mask_mod

@@ -17,14 +17,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
-from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault
 from agents.engine.base import Completion, Request, StopReason, need
 from agents.rollout.forking.budget import Branch, TaskBudget
 from agents.rollout.forking.settings import FirstEntropy, ForkPlan, Measure
 from agents.rollout.forking.slot import Fork, ForkSlot
-from agents.rollout.scheduler import Scheduler
-from agents.tree.episode import Fault, Job
+from agents.rollout.scheduler import Scheduler, SchedulingPolicy
+from agents.tree.episode import Fault
 
 
 @dataclass
@@ -44,21 +43,22 @@ class Group:
     """What it has sampled: the beginning of a session's next turn."""
 
 
-class Forking:
-    """See `agents.rollout.scheduler.SchedulingPolicy`. A task's jobs stand together, as many as its budget allows.
+class Forking(SchedulingPolicy[ForkSlot]):
+    """A task's jobs stand together, as many as its budget allows.
 
     Raises ValueError for jobs or slots that do not suit the plan, and EngineError for an engine that cannot fork.
     """
 
-    sessions_per_job = 1
+    slot_class = ForkSlot
 
     def __init__(self, scheduler: Scheduler[ForkSlot], plan: ForkPlan) -> None:
-        self.scheduler, self.engine, self.jobs, self.plan = scheduler, scheduler.engine, scheduler.jobs, plan
+        super().__init__(scheduler)
+        self.jobs, self.plan = scheduler.jobs, plan
         self.size = plan.sampling.group
         """Jobs of a task."""
         self.next_turn = plan.sampling.measure == Measure.NEXT_TURN
         firsts = range(0, len(self.jobs), self.size)
-        tasks = [{job.task.id for job in self.jobs[first : first + self.size]} for first in firsts]
+        tasks = [{job.task_id for job in self.jobs[first : first + self.size]} for first in firsts]
         if len(self.jobs) % self.size or any(len(ids) > 1 for ids in tasks):
             raise ValueError(f"every task of a plan needs its {self.size} jobs, one after another")
         if self.size > self.engine.slots:
@@ -88,9 +88,6 @@ class Forking:
             group.live.add(group.next)
             group.next += 1
 
-    def slot(self, session: int, job: Job, env: PlayableEnv | None) -> ForkSlot:
-        return ForkSlot(session, job, self.scheduler.options.make_env, env)
-
     def answered(self, slot: ForkSlot, request: Request | None) -> None:
         if request is None:
             self.scheduler.finish(slot, slot.player.episode, reuse=True)
@@ -118,13 +115,6 @@ class Forking:
 
     def act(self, slot: ForkSlot, completion: Completion) -> None:
         self.scheduler.ask(slot, self.answered, slot.turn, completion)
-
-    def idle(self) -> None:
-        pass
-
-    def close(self, slot: ForkSlot) -> None:
-        if slot.open:
-            self.engine.close_session(slot.session)
 
     def ended(self, session: int) -> None:
         group = self.group(session)

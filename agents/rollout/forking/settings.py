@@ -48,9 +48,11 @@ class Sampling:
     measure: Measure = Measure.NEXT_TURN
     top_up: TopUp = TopUp.AT_ONCE
     first: FirstEntropy = FirstEntropy.PATH
+    resample: int = 0
+    """Times that other tasks are drawn in place of those whose episodes all have the same return (DAPO)."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, group=1, tokens=1)
+        check_ranges(self, group=1, tokens=1, resample=0)
         if self.initial is not None and not 1 <= self.initial <= self.group:
             raise ValueError(f"initial must lie in 1..{self.group}, the episodes of a task, not {self.initial}")
 

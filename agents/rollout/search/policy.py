@@ -4,7 +4,7 @@ Invariants: a search goes in rounds. Its states are expanded together, and their
 searches, are scored in one pass when neither the engine nor an environment is asked for anything more; so neither
 timing nor other tasks matter. A state's actions are sampled in copies of its session, and each different one is done in
 a copy of its environment. Between rounds only the states that go on keep a session; one that is taken up again later is
-read anew.
+read again.
 
 A search whose environment breaks is begun again at the root, as a new attempt; the others are not touched. A search
 that merely loses a host that another environment broke gets a fresh environment, in which what was done is done again.
@@ -16,25 +16,25 @@ from functools import partial
 from itertools import count
 from time import monotonic
 
-from agent_envs.core import PlayableEnv
 from agents.engine.base import Completion, Request, need
 from agents.rollout.react import ReAct
-from agents.rollout.scheduler import Scheduler
+from agents.rollout.scheduler import Scheduler, SchedulingPolicy
 from agents.rollout.search.scorers import Scorer
 from agents.rollout.search.settings import SearchPlan
 from agents.rollout.search.slot import Draw, Expanded, Expansion, SearchSlot
 from agents.rollout.search.strategy import Search, SearchNode
-from agents.tree.episode import Job
 
 
-class Searching:
-    """See `agents.rollout.scheduler.SchedulingPolicy`. Every job is a search.
+class Searching(SchedulingPolicy[SearchSlot]):
+    """Every job is a search.
 
     Raises ValueError without a scorer or slots that the search needs, and EngineError for an engine that cannot fork.
     """
 
+    slot_class = SearchSlot
+
     def __init__(self, scheduler: Scheduler[SearchSlot], plan: SearchPlan, scorer: Scorer | None) -> None:
-        self.scheduler, self.engine = scheduler, scheduler.engine
+        super().__init__(scheduler)
         self.tot, self.discount, self.scorer = plan.tot, plan.scoring.discount, scorer
         self.sessions_per_job = self.tot.sessions
         if scorer is None and self.tot.branch > 1:
@@ -47,16 +47,10 @@ class Searching:
         if self.tot.branch > 1:
             need(self.engine, "forks", "--agent tot")
         self.numbers = count()
-        self.owner: dict[int, SearchSlot] = {}
-        """The search that a session of the engine serves."""
+        self.serves: dict[int, tuple[SearchSlot, Expansion]] = {}
+        """The search that a session of the engine serves, and what it was last asked to sample for."""
         self.unscored: list[SearchSlot] = []
         """Searches whose round is over."""
-
-    def admit(self) -> None:
-        self.scheduler.waiting.extend(enumerate(self.scheduler.jobs))
-
-    def slot(self, session: int, job: Job, env: PlayableEnv | None) -> SearchSlot:
-        return SearchSlot(session, job, self.scheduler.options.make_env, env)
 
     def answered(self, slot: SearchSlot, request: Request | None) -> None:
         """The environment has reset: the search begins."""
@@ -66,8 +60,7 @@ class Searching:
         self.next_round(slot)
 
     def completed(self, completion: Completion) -> None:
-        slot = self.owner[completion.session]
-        expansion = slot.sampling.pop(completion.session)
+        slot, expansion = self.serves[completion.session]
         expansion.done[completion.session] = completion
         if len(expansion.done) < len(expansion.sessions):
             return
@@ -91,9 +84,6 @@ class Searching:
     def close(self, slot: SearchSlot) -> None:
         for session in sorted(slot.sessions):
             self.close_session(slot, session)
-
-    def ended(self, session: int) -> None:
-        pass
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -127,8 +117,7 @@ class Searching:
         for request in reversed(requests):  # the session that the others are copies of goes on last
             self.scheduler.submit(slot, request)
             slot.sessions.add(request.session)
-            slot.sampling[request.session] = expansion
-            self.owner[request.session] = slot
+            self.serves[request.session] = slot, expansion
 
     def expanded(self, expansion: Expansion, slot: SearchSlot, found: Expanded) -> None:
         """The environments have answered an expansion."""
@@ -164,7 +153,7 @@ class Searching:
 
     def close_session(self, slot: SearchSlot, session: int) -> None:
         slot.sessions.remove(session)
-        del self.owner[session]
+        del self.serves[session]
         self.engine.close_session(session)
 
 

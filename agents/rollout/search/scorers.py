@@ -4,9 +4,10 @@ Invariant: a score depends on the episode alone, not on which others are scored 
 batched matrix product). Higher is better; scores of different scorers have different units.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Protocol
 
 from agents.model.state_values import Critic
 from agents.rollout.search.settings import SEARCHERS, LogprobForm, ScorerKind, Scoring
@@ -19,13 +20,13 @@ def logprob_of(action_logps: Sequence[float], form: LogprobForm) -> float:
     return total / max(1, len(action_logps)) if form == LogprobForm.MEAN else total
 
 
-class Scorer(Protocol):
+@dataclass(frozen=True)
+class Scorer:
     """Scores where episodes stand."""
 
-    additive: bool
+    scores: Callable[[Sequence[Episode]], list[float]]
+    additive: bool = False
     """Whether a score is what is still to be paid, so that what was paid already is added to it."""
-
-    def scores(self, episodes: Sequence[Episode]) -> list[float]: ...
 
 
 def scorer_of(scoring: Scoring, critic: Critic | None) -> Scorer:
@@ -35,56 +36,34 @@ def scorer_of(scoring: Scoring, critic: Critic | None) -> Scorer:
     if scoring.kind.asks_critic and critic is None:
         raise ValueError(f"the scorer {scoring.kind} needs a critic, and the model has none")
     if scoring.kind == ScorerKind.RANDOM:
-        return ByChance()
+        return Scorer(by_chance)
     if scoring.kind == ScorerKind.ORACLE:
-        return ByOracle()
+        return Scorer(by_oracle)
     if scoring.kind == ScorerKind.LOGPROB:
-        return ByLogprob(scoring.form)
+        return Scorer(partial(by_logprob, scoring.form))
     assert critic is not None
-    return ByValue(critic, scoring if scoring.kind.asks_policy else None)
+    return Scorer(partial(by_value, critic, scoring), additive=True)
 
 
-class ByValue:
+def by_value(critic: Critic, scoring: Scoring, episodes: Sequence[Episode]) -> list[float]:
     """The critic's V, and, where asked for, the log-probability of the actions that led there."""
-
-    additive = True
-
-    def __init__(self, critic: Critic, beside: Scoring | None = None) -> None:
-        self.critic, self.beside = critic, beside
-
-    def scores(self, episodes: Sequence[Episode]) -> list[float]:
-        values = self.critic.last(episodes)
-        if self.beside is None:
-            return values
-        likely = ByLogprob(self.beside.form).scores(episodes)
-        return [v + self.beside.weight * x for v, x in zip(values, likely, strict=True)]
+    values = critic.last(episodes)
+    if not scoring.kind.asks_policy:
+        return values
+    likely = by_logprob(scoring.form, episodes)
+    return [v + scoring.weight * x for v, x in zip(values, likely, strict=True)]
 
 
-class ByLogprob:
+def by_logprob(form: LogprobForm, episodes: Sequence[Episode]) -> list[float]:
     """How likely the policy was to act so."""
-
-    additive = False
-
-    def __init__(self, form: LogprobForm) -> None:
-        self.form = form
-
-    def scores(self, episodes: Sequence[Episode]) -> list[float]:
-        return [logprob_of([sum(action.logp) for action, _ in e.turns], self.form) for e in episodes]
+    return [logprob_of([sum(action.logp) for action, _ in e.turns], form) for e in episodes]
 
 
-class ByChance:
+def by_chance(episodes: Sequence[Episode]) -> list[float]:
     """A number of the episode's own seed and tokens: the baseline of every scorer."""
-
-    additive = False
-
-    def scores(self, episodes: Sequence[Episode]) -> list[float]:
-        return [Random(e.job.seed("random", *(action.tokens for action, _ in e.turns))).random() for e in episodes]
+    return [Random(e.job.seed("random", *(action.tokens for action, _ in e.turns))).random() for e in episodes]
 
 
-class ByOracle:
+def by_oracle(episodes: Sequence[Episode]) -> list[float]:
     """The environment's own chance of success."""
-
-    additive = False
-
-    def scores(self, episodes: Sequence[Episode]) -> list[float]:
-        return [0.0 if e.end.oracle is None else e.end.oracle for e in episodes]
+    return [0.0 if e.end.oracle is None else e.end.oracle for e in episodes]

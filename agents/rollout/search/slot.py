@@ -73,8 +73,6 @@ class SearchSlot(Slot):
         self._search: Search | None = None
         self.round: list[SearchNode] = []
         """The states that are being expanded, in the order in which they were chosen."""
-        self.sampling: dict[int, Expansion] = {}
-        """What the engine samples, by session."""
         self.awaited = 0
         """States of this round that are not expanded yet."""
         self.sessions: set[int] = set()

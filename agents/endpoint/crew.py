@@ -18,8 +18,10 @@ class Crew:
     def __init__(self, size: int, gone: threading.Event) -> None:
         self.size, self.gone = size, gone
 
-    def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """``work`` of every item. Raises the first error that it raised."""
+    def map(
+        self, work: Callable[[Item], Result], items: Sequence[Item], watch: Callable[[], object] = lambda: None
+    ) -> list[Result]:
+        """``work`` of every item. ``watch`` is called again and again meanwhile. Raises the first error of either."""
         done: dict[int, Result] = {}
         errors: list[Exception] = []
         todo, lock = iter(range(len(items))), threading.Lock()
@@ -43,6 +45,7 @@ class Crew:
             for thread in threads:
                 while thread.is_alive() and not errors:
                     thread.join(0.1)
+                    watch()
         except BaseException:
             self.gone.set()
             raise

@@ -1,0 +1,1 @@
+"""Language models behind an OpenAI-compatible endpoint: the line to one, and its key."""
