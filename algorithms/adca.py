@@ -4,8 +4,9 @@
 
 z standardises the labels over the steps of a group, o the returns over its episodes (`formulas/attribution.py`).
 Source: AgentEvolver's documentation and code. An episode of which not every action has a label is not judged: it is
-counted, has no part in the statistics of the labels, and is credited with its outcome alone. A batch without a single
-label (``enable`` off, no judge, ``prm_epoch`` over) is GRPO's, bit for bit.
+counted, has no part in the statistics of the labels, and is credited with its outcome alone. So is a whole batch
+without labels (``prm_epoch`` over): its outcomes are standardised as before, by the population's deviation, where the
+authors' code goes over to GRPO's unbiased one. With ``enable`` off it is GRPO, bit for bit.
 
 Legend of the shape suffixes: T tokens, A actions, L leaves = episodes, K steps of the longest episode.
 """
@@ -13,13 +14,13 @@ Legend of the shape suffixes: T tokens, A actions, L leaves = episodes, K steps 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
-from agents.tree import Batch, Forward
-from algorithms.base import JudgedAlgorithm, Loss, Needs, Sampling, require, without_gradient
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import Acts, JudgedAlgorithm, Loss, Needs, require, require_company, without_gradient
 from algorithms.formulas.attribution import (
     OrmDistribution,
     Scheme,
@@ -36,12 +37,8 @@ from algorithms.formulas.attribution import (
 )
 from algorithms.formulas.attribution_metrics import allocation_metrics, fusion_metrics
 from algorithms.formulas.groups import group_advantage, lengths
-from algorithms.formulas.maths import SAME, weighted_mean
+from algorithms.formulas.maths import SAME, sides, weighted_mean
 from algorithms.formulas.policy_loss import TokenLoss, TokenSums
-from algorithms.formulas.ranges import require_company, require_usual
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -61,6 +58,29 @@ class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
     """
 
     without_judge: ClassVar[str] = "no-enable"
+    ACTS: ClassVar[Acts] = {
+        "fix_base": (lambda a: a.enable and not a.do_batch_norm, "no do_batch_norm, in which it cancels"),
+        "equal_trajectory_weight": (lambda a: a.enable and a.do_batch_norm, "do_batch_norm"),
+        "alpha_min": (lambda a: a.alpha_steps > 0, "alpha_steps above 0"),
+        **{
+            name: (lambda a: a.prm_scheme == Scheme.ALLOCATION, "prm_scheme allocation")
+            for name in ("consistent_scale", "pos_unconsistent_scale", "neg_unconsistent_scale")
+        },
+        **{
+            name: (
+                lambda a: a.enable and a.orm_distribution != OrmDistribution.ONLY_PRM,
+                "orm_distribution last_step or all_steps",
+            )
+            for name in ("alpha", "alpha_steps", "beta")
+        },
+        **{
+            name: (lambda a: a.enable, "enable")
+            for name in (
+                *("prm_scheme", "do_batch_norm", "orm_distribution", "enable_length_normalization", "suffix"),
+                *("prm_epoch", "skip_type", "overall_score_source", "enable_adca_metric"),
+            )
+        },
+    }
 
     group: int = 8
     """Episodes per task."""
@@ -104,21 +124,16 @@ class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
     """Log how labels and outcomes compare."""
 
     def __post_init__(self) -> None:
-        require_usual(self)
+        super().__post_init__()
         require_company(self.group)
-        for name in ("consistent_scale", "pos_unconsistent_scale", "neg_unconsistent_scale", "alpha", "alpha_min"):
-            require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}")
-        for name in ("beta", "alpha_steps", "prm_epoch"):
+        scales = ("consistent_scale", "pos_unconsistent_scale", "neg_unconsistent_scale")
+        for name in (*scales, "alpha", "alpha_min", "beta", "alpha_steps", "prm_epoch"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, but is {getattr(self, name)}")
         require(self.fix_base > 0, f"fix_base must be above 0, not {self.fix_base}")
         if self.prm_scheme == Scheme.ALLOCATION:
             only = "is for prm_scheme decouple only: allocation divides the outcome itself"
             require(self.orm_distribution != OrmDistribution.ONLY_PRM, f"orm_distribution only_prm {only}")
             require(not self.enable_length_normalization, f"enable_length_normalization {only}")
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(group=self.group)
 
     @property
     def needs(self) -> Needs:
@@ -152,8 +167,12 @@ class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
         action_LK = path_matrix(batch)
         said_LK = action_LK >= 0
         stats: dict[str, float] = {}
-        if self.enable and bool((batch.label_A >= 0).any()):
-            adv_LK, stats = self.step_advantages(self.steps(batch, action_LK), self.alpha_now(batch))
+        labelled = bool((batch.label_A >= 0).any())
+        if self.enable and (labelled or self.orm_distribution != OrmDistribution.ONLY_PRM):
+            steps = self.steps(batch, action_LK)
+            if not labelled:
+                steps = replace(steps, judged_L=torch.zeros_like(steps.judged_L))
+            adv_LK, stats = self.step_advantages(steps, self.alpha_now(batch))
         else:
             adv_LK = group_advantage(batch.return_L, count_L, batch.tree_L)[:, None] * said_LK
             stats = {"unjudged": 1.0} if self.enable else {}
@@ -162,13 +181,13 @@ class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
             """x_A: summed over the episodes that an action is a step of."""
             return x_LK.new_zeros(batch.state_A.numel()).index_add(0, action_LK[said_LK], x_LK[said_LK])
 
-        length_L = lengths(batch)
-        weight_L = self.weight(length_L, count_L)
+        weight_L = self.weight(lengths(batch), count_L)
+        plus_LK, minus_LK = sides(adv_LK, weight_L[:, None])
         all_L = batch.count_L.to(adv_LK.dtype)
         return StepCredit(
             adv_A=shared(adv_LK * all_L[:, None]) / batch.sum_below(all_L),
-            plus_T=batch.to_tokens(shared(weight_L[:, None] * adv_LK.clamp_min(0))),
-            minus_T=batch.to_tokens(shared(weight_L[:, None] * adv_LK.clamp_max(0))),
+            plus_T=batch.to_tokens(shared(plus_LK)),
+            minus_T=batch.to_tokens(shared(minus_LK)),
             count_T=batch.to_tokens(batch.sum_below(count_L)),
             weight_T=batch.to_tokens(batch.sum_below(weight_L)),
             stats=stats | {"zero_groups": 1 - batch.tree_L[adv_LK.any(1)].unique().numel() / max(batch.trees, 1)},

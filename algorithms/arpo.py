@@ -4,8 +4,11 @@ Invariant: what the rollout asks (`ARPO.branch`) depends on the fork point and t
 sees a tree, and does not know how it grew. With the soft advantage it is GRPO's loss of the episodes written out one by
 one; a token that d episodes share enters it d times.
 
-    the paper (arXiv 2507.19849)   reduce mean, decision threshold
+    the paper (arXiv 2507.19849)   reduce sum, decision threshold, entropy_weight beta log(V) / V
     its authors' code              measure calling_turn, reduce sum, first_entropy own, top_up one_by_one
+
+The paper divides a sum of entropies by the size V of the vocabulary, where the code and we divide by log V: that is
+another weight, under which hardly any fork would depend on the entropy (V = 150,000: 8e-5 of it).
 
 The limit of calls is --react.call-limit, the deadline of a tool --envs.step-seconds, the text for an empty answer
 --react.name-empty: they hold for every algorithm, and in evaluations too.
@@ -20,17 +23,22 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from agents.rollout.forking.settings import FirstEntropy, Measure, TopUp
-from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, ForkPoint, Loss, Needs, Sampling, require, without_gradient
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import (
+    Acts,
+    Algorithm,
+    ForkPoint,
+    Loss,
+    Sampling,
+    require,
+    require_company,
+    without_gradient,
+)
 from algorithms.formulas.groups import group_advantage, lengths, zero_groups
 from algorithms.formulas.policy_loss import TokenLoss, TokenSums, sums_over_episodes
-from algorithms.formulas.ranges import require_company, require_usual
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Decision(StrEnum):
@@ -70,6 +78,21 @@ class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
     loss = clipped surrogate of the group advantages, soft or hard, + kl_coef KL.
     """
 
+    ACTS: ClassVar[Acts] = {
+        **{
+            name: (
+                lambda a: a.initial_rollouts < a.group and a.beam_size > 1,
+                "initial_rollouts below group, beam_size 2",
+            )
+            for name in ("branch_probability", "entropy_weight", "decision")
+        },
+        **{
+            name: (lambda a: a.entropy_weight != 0, "an entropy_weight that is not 0")
+            for name in ("lookahead", "measure", "reduce", "first_entropy")
+        },
+        "threshold": (lambda a: a.decision == Decision.THRESHOLD, "decision threshold"),
+    }
+
     group: int = 16
     """M: episodes per task, forks included."""
     initial_rollouts: int = 8
@@ -100,7 +123,7 @@ class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
     """Added to the deviation of a group's returns, which divides their advantages."""
 
     def __post_init__(self) -> None:
-        require_usual(self)
+        super().__post_init__()
         require(
             1 <= self.initial_rollouts <= self.group,
             f"initial_rollouts must lie in 1..{self.group}, the group, but is {self.initial_rollouts}: raise group",
@@ -111,10 +134,6 @@ class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
             require(0 <= getattr(self, name) <= 1, f"{name} must lie in 0..1, not {getattr(self, name)}")
         require(math.isfinite(self.entropy_weight), f"entropy_weight must be a number, not {self.entropy_weight}")
         require_company(self.group)
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(reference=self.kl_coef > 0)
 
     @property
     def sampling(self) -> Sampling:
@@ -162,8 +181,3 @@ class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
 
     def action_advantage(self, batch: Batch, credit: EpisodeCredit) -> Tensor:
         return batch.below(credit.adv_L)
-
-
-def top_entropy(logp: Sequence[float]) -> float:
-    """- sum of p log p over some alternatives of a token: what its entropy is taken for where only these are known."""
-    return -sum(math.exp(x) * x for x in logp)

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 
 from agents.rollout.forking.settings import ForkPoint as ForkPoint
 from agents.rollout.forking.settings import Sampling as Sampling
-from agents.tree import Batch, Forward
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agents.tree import Batch, Forward, Tensor
+from algorithms.moments import Moments
 
 Credit = TypeVar("Credit")
 
@@ -56,6 +54,9 @@ class Needs:
     """It can learn from a search tree, in which most states were given up and never played to an end."""
     replay: bool = False
     """Its critic can learn alone, from episodes of earlier updates: `Algorithm.critic_only`."""
+    moments: bool = False
+    """Mean and deviation of the advantages of a whole update, of which a batch is a part: `Algorithm.moments` gives
+    those of the part, and `Algorithm.scaled` takes the whole's."""
     separate_passes: bool = False
     """Every turn and every value is encoded on its own with its whole prefix; the same numbers, only slower."""
 
@@ -73,6 +74,19 @@ class ValueMeaning:
 class Algorithm(ABC, Generic[Credit]):
     """A rule that turns episodes into a loss. Subclasses are frozen dataclasses; no method inherits from another."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for a field of a usual name (`RANGES`) that is out of its range, and for a choice that
+        there is not. A field is a choice when its default is a member of a StrEnum.
+        """
+        settings: Any = self
+        for field in fields(settings):
+            value = getattr(self, field.name)
+            if isinstance(field.default, StrEnum):
+                require_choice(value, type(field.default))
+            if field.name in RANGES:
+                holds, rule = RANGES[field.name]
+                require(holds(value), f"{field.name} {rule} {value}")
+
     @property
     def needs(self) -> Needs:
         return Needs()
@@ -84,7 +98,8 @@ class Algorithm(ABC, Generic[Credit]):
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling()
+        """Its field ``group``, where it has one, is how many episodes of a task are played."""
+        return Sampling(group=getattr(self, "group", 1))
 
     def branch(self, fork: ForkPoint, rng: random.Random) -> int:
         """How many extra actions to sample at this state while rolling out."""
@@ -101,6 +116,14 @@ class Algorithm(ABC, Generic[Credit]):
     def loss(self, batch: Batch, new: Forward, credit: Credit, /) -> Loss:
         """The loss over the whole ``batch`` under the current parameters: once per epoch, with gradient."""
 
+    def moments(self, batch: Batch, credit: Credit) -> Moments:
+        """Of what this batch contributes to the normalisation of an update's advantages, for `Needs.moments`."""
+        raise NotImplementedError
+
+    def scaled(self, batch: Batch, credit: Credit, over: Moments) -> Credit:
+        """The credit with advantages normalised by ``over``, the moments of the whole update."""
+        raise NotImplementedError
+
     def critic_only(self, batch: Batch, new: Forward) -> Tensor | None:
         """The critic's part of the loss, with targets from ``new``, for `Needs.replay`; None without a critic."""
         return None
@@ -108,6 +131,27 @@ class Algorithm(ABC, Generic[Credit]):
     def action_advantage(self, batch: Batch, credit: Credit) -> Tensor | None:
         """adv_A: what each action is credited with before the first update, for the record; None: no such number."""
         return None
+
+
+Acts = Mapping[str, tuple[Callable[[Any], bool], str]]
+"""Settings that act under a condition only: whether it holds for an algorithm, and the condition in words."""
+
+
+def idle(settings: Any) -> dict[str, str]:
+    """The settings with another value than their default that have no effect beside the others, and what they need.
+
+    A class says in ``ACTS`` which of its fields act under a condition; its bases' rules hold too.
+    """
+    found: dict[str, str] = {}
+    rules = [(name, rule) for kind in type(settings).__mro__ for name, rule in vars(kind).get("ACTS", {}).items()]
+    defaults = type(settings)()
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if is_dataclass(value):
+            found |= {f"{field.name}.{name}": need for name, need in idle(value).items()}
+        elif value != getattr(defaults, field.name):
+            found |= {name: need for name, (acts, need) in rules if name == field.name and not acts(settings)}
+    return found
 
 
 class JudgedAlgorithm(Algorithm[Credit]):
@@ -161,6 +205,41 @@ def reference_logp(batch: Batch) -> Tensor:
     return batch.ref_logp_T
 
 
+def state_values(forward: Forward, who: str) -> Tensor:
+    """value_S in float64. Raises ValueError, for ``who`` needs them, when there are none."""
+    if forward.value_S is None:
+        raise ValueError(f"{who} needs values: pack the batch with a critic prompt")
+    return forward.value_S.double()
+
+
 def floats(**stats: Tensor | float) -> dict[str, float]:
     """Plain, detached numbers for `Loss.stats`."""
-    return {name: float(x.detach()) if isinstance(x, torch.Tensor) else x for name, x in stats.items()}
+    tensors = {name: x.detach().double().reshape(()) for name, x in stats.items() if isinstance(x, torch.Tensor)}
+    # A GPU is waited for once, not once for each of them.
+    read = dict(zip(tensors, torch.stack(list(tensors.values())).tolist(), strict=True)) if tensors else {}
+    return {name: read.get(name, x) for name, x in stats.items()}
+
+
+_SHARE = (lambda x: 0 <= x <= 1, "must lie in 0..1, not")
+_ABOVE_0 = (lambda x: x > 0, "must be above 0, not")
+_NOT_NEGATIVE = (lambda x: x >= 0, "must not be negative, but is")
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "group": (lambda x: x >= 1, "must be at least 1, not"),
+    "discount": _SHARE,
+    "gae_lambda": _SHARE,
+    "clip": (lambda x: 0 < x < 1, "must lie between 0 and 1, not"),
+    "clip_low": _SHARE,
+    "clip_high": _NOT_NEGATIVE,
+    "dual_clip": (lambda x: x > 1, "must be above 1, not"),
+    "std_eps": _NOT_NEGATIVE,
+    "length_norm": _ABOVE_0,
+    "value_coef": _NOT_NEGATIVE,
+    "value_clip": _ABOVE_0,
+    "kl_coef": _NOT_NEGATIVE,
+}
+"""Settings that most algorithms have, by their usual names. A name means the same in every algorithm that has it."""
+
+
+def require_company(group: int) -> None:
+    """Raises ValueError for a group in which an episode would be alone."""
+    require(group >= 2, f"group must be at least 2, not {group}: one episode alone has nothing to compare with")

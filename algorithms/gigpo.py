@@ -13,22 +13,20 @@ Legend of the shape suffixes: T tokens, A actions = turns, S states, L leaves = 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import torch
 
-from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Needs, Sampling, require, without_gradient
-from algorithms.formulas.groups import Scale, group_advantage
-from algorithms.formulas.maths import weighted_mean
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import Acts, Algorithm, Loss, require, require_company, without_gradient
+from algorithms.formulas.groups import Scale, group_advantage, turn_lengths
+from algorithms.formulas.maths import sides, weighted_mean
 from algorithms.formulas.policy_loss import TokenLoss, TokenSums
-from algorithms.formulas.ranges import require_company, require_usual
 from algorithms.formulas.returns import TurnRows
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Norm(StrEnum):
@@ -62,6 +60,12 @@ class GiGPO(TokenLoss, Algorithm[RowSums]):
     loss = clipped surrogate of A_E + omega A_S, token by token, + kl_coef KL. A sequence is a turn here.
     """
 
+    ACTS: ClassVar[Acts] = {
+        "std_eps": (lambda a: a.norm == Norm.MEAN_STD, "norm mean_std_norm"),
+        "discount": (lambda a: a.omega > 0, "omega above 0"),
+        "similarity": (lambda a: a.omega > 0, "omega above 0"),
+    }
+
     group: int = 8
     """Episodes per task."""
     omega: float = 1.0
@@ -74,41 +78,42 @@ class GiGPO(TokenLoss, Algorithm[RowSums]):
     """Basis of a task's mean: its turns (the authors' code), or its episodes."""
     std_eps: float = 1e-6
     """Added to the standard deviation."""
+    invalid_cost: float = 0.0
+    """What an action that the environment refused costs, off its reward (the authors: 0.1)."""
+    similarity: float = 1.0
+    """Likeness of two observations from which on they are one state (the authors: 0.95); 1: they must be equal."""
 
     def __post_init__(self) -> None:
-        require_usual(self)
+        super().__post_init__()
         require_company(self.group)
         require(self.omega >= 0, f"omega must not be negative, but is {self.omega}")
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(reference=self.kl_coef > 0)
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(group=self.group)
+        require(self.invalid_cost >= 0, f"invalid_cost must not be negative, but is {self.invalid_cost}")
+        require(0 < self.similarity <= 1, f"similarity must lie above 0 and up to 1, not {self.similarity}")
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> RowSums:
+        batch = self.charged(batch)
         rows = TurnRows.of(batch, batch.count_L * ~batch.fault_L)
         episode_L, state_P = self.episode_advantage(batch, rows), self.state_advantage(batch, rows)
         adv_P = episode_L[rows.leaf_P] + self.omega * state_P
-        length_P = batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64))[rows.action_P]
+        length_P = turn_lengths(batch)[rows.action_P]
         weight_P = self.weight(length_P, rows.count_P)
-        met_P = _count(anchors(batch)[batch.state_A[rows.action_P]], rows.count_P) > 1
+        met_P = _count(anchors(batch, self.similarity)[batch.state_A[rows.action_P]], rows.count_P) > 1
 
         def share(x_P: Tensor) -> Tensor:
-            return rows.per_action(x_P, batch.state_A.numel())
+            return batch.to_tokens(rows.per_action(x_P))
 
-        plus_A, minus_A = share(weight_P * adv_P.clamp_min(0)), share(weight_P * adv_P.clamp_max(0))
-        return RowSums(
-            plus_T=batch.to_tokens(plus_A),
-            minus_T=batch.to_tokens(minus_A),
-            count_T=batch.to_tokens(share(rows.count_P)),
-            weight_T=batch.to_tokens(share(weight_P)),
-            adv_A=share(adv_P * rows.count_P) / share(rows.count_P).clamp_min(1),
-            met=float(weighted_mean(met_P.double(), rows.count_P.double())),
-        )
+        plus_T, minus_T, count_T, weight_T = map(share, (*sides(adv_P, weight_P), rows.count_P, weight_P))
+        met = float(weighted_mean(met_P.double(), rows.count_P.double()))
+        return RowSums(plus_T, minus_T, count_T, weight_T, rows.mean_per_action(adv_P), met)
+
+    def charged(self, batch: Batch) -> Batch:
+        """The batch whose rewards and returns are less what refused actions cost."""
+        if not self.invalid_cost or batch.invalid_A is None:
+            return batch
+        cost_A = self.invalid_cost * batch.invalid_A.double()
+        return_L = batch.return_L.double() - batch.per_episode(cost_A)
+        return replace(batch, reward_A=batch.reward_A.double() - cost_A, return_L=return_L)
 
     def action_advantage(self, batch: Batch, credit: RowSums) -> Tensor:
         return credit.adv_A
@@ -127,7 +132,7 @@ class GiGPO(TokenLoss, Algorithm[RowSums]):
         """A_S of each row: the rest of its episode in the group of its state's rows. 0 where a state has one row."""
         return_P = rows.rest(batch.reward_A[rows.action_P].double(), self.discount)
         scored_P = rows.count_P * batch.return_L.isfinite()[rows.leaf_P]
-        anchor_P = anchors(batch)[batch.state_A[rows.action_P]]
+        anchor_P = anchors(batch, self.similarity)[batch.state_A[rows.action_P]]
         return group_advantage(return_P, scored_P, anchor_P, scale=self.scale, std_eps=self.std_eps)
 
     @property
@@ -135,15 +140,39 @@ class GiGPO(TokenLoss, Algorithm[RowSums]):
         return Scale.GROUP if self.norm == Norm.MEAN_STD else Scale.NONE
 
 
-def anchors(batch: Batch) -> Tensor:
+def anchors(batch: Batch, similarity: float = 1.0) -> Tensor:
     """anchor_S: a number that two states share when they are of one task and the agent observed the same in both.
 
-    A state without an anchor is like no other.
+    Below a ``similarity`` of 1 the same is what is as like as that, by difflib's ratio of their tokens (the authors':
+    of their letters); a state joins the first group of its task whose first state it is like. One without an anchor is
+    like no other.
     """
     known: dict[tuple[int, str | int], int] = {}
-    pairs = enumerate(zip(batch.tree_S.tolist(), batch.anchor_S, strict=True))
+    trees = batch.tree_S.tolist()
+    names = _alike(batch, trees, similarity) if similarity < 1 else list(batch.anchor_S)
+    pairs = enumerate(zip(trees, names, strict=True))
     numbers = [known.setdefault((tree, anchor or state), len(known)) for state, (tree, anchor) in pairs]
     return torch.tensor(numbers, dtype=torch.long, device=batch.tree_S.device)
+
+
+def _alike(batch: Batch, trees: Sequence[int], similarity: float) -> list[str]:
+    """The anchor of the first state of its group, for each state in which the agent acted."""
+    last_S, pos_T, token_T = batch.last_S.tolist(), batch.pos_T.tolist(), batch.token_T.tolist()
+    before_A, acted = batch.final_tokens().tolist(), set(batch.state_A.tolist())
+    first: dict[int, list[tuple[list[int], str]]] = {}
+    names = list(batch.anchor_S)
+    for state, (tree, prev) in enumerate(zip(trees, batch.prev_S.tolist(), strict=True)):
+        if not names[state] or state not in acted:
+            continue
+        start = -1 if prev < 0 else pos_T[before_A[prev]]
+        seen = token_T[last_S[state] - (pos_T[last_S[state]] - start) + 1 : last_S[state] + 1]
+        groups = first.setdefault(tree, [])
+        like = (name for tokens, name in groups if SequenceMatcher(None, tokens, seen, False).ratio() >= similarity)
+        if (name := next(like, None)) is None:
+            groups.append((seen, names[state]))
+        else:
+            names[state] = name
+    return names
 
 
 def _count(key_P: Tensor, count_P: Tensor) -> Tensor:

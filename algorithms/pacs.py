@@ -5,7 +5,7 @@
     loss    = mean_i w_i [softplus(A_i) - y_i A_i]
 
 The gradient goes through A into every episode of the group. At the first step it is RLOO's; later sigmoid(A_i), the
-implicit critic, takes it away from episodes that are told apart already. Source: "Implicit Actor Critic Coupling via a
+implicit critic, takes it away from episodes that differ enough. Source: "Implicit Actor Critic Coupling via a
 Supervised Learning Framework for RLVR" and its authors' code. y is the environment's verdict, never a reward's sign:
 a label outside 0..1 would make the loss unbounded below. Log-ratios are not bounded: no exponential is taken of them,
 and the slope of the loss in A_i is at most w_i.
@@ -19,20 +19,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import torch
 
-from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Needs, Sampling, floats, reference_logp, require, without_gradient
-from algorithms.formulas.group_stats import group_mean, group_sum
-from algorithms.formulas.groups import lengths, spread
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import Acts, Algorithm, Loss, Needs, floats, reference_logp, require, without_gradient
+from algorithms.formulas.groups import group_mean, group_sum, lengths, spread
 from algorithms.formulas.maths import SAME, weighted_mean
 from algorithms.formulas.policy_loss import KLPenalty
-from algorithms.formulas.ranges import require_usual
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class RewardMethod(StrEnum):
@@ -66,7 +61,7 @@ class Spread(StrEnum):
 
     NONE = "none"
     FLOOR = "floor"
-    """The group's deviation, a constant of at least 0.01."""
+    """The group's deviation, a constant of at least 0.01: a departure from the authors' code."""
     SOURCE = "source"
     """The deviation + 1e-6 with its gradient, as in the authors' code: at the first step it multiplies by a million."""
 
@@ -106,6 +101,11 @@ class PACS(KLPenalty, Algorithm[LabelCredit]):
     loss = cross-entropy between the verdicts and the policy's group-relative scores + kl_coef KL.
     """
 
+    ACTS: ClassVar[Acts] = {
+        "spread": (lambda a: a.estimator == Estimator.GRPO, "estimator grpo"),
+        "anchor": (lambda a: a.reward_method != RewardMethod.MEAN_LOGP, "a reward_method that is a ratio"),
+    }
+
     group: int = 8
     """Episodes per task."""
     beta: float = 1.0
@@ -122,7 +122,7 @@ class PACS(KLPenalty, Algorithm[LabelCredit]):
     """Weight of an episode."""
 
     def __post_init__(self) -> None:
-        require_usual(self)
+        super().__post_init__()
         require(
             self.group >= 2 or self.estimator == Estimator.NAIVE,
             f"estimator {self.estimator} needs a group of at least 2: raise group, or take the estimator naive",
@@ -133,10 +133,6 @@ class PACS(KLPenalty, Algorithm[LabelCredit]):
     def needs(self) -> Needs:
         anchored = self.anchor == Anchor.REFERENCE and self.reward_method != RewardMethod.MEAN_LOGP
         return Needs(reference=self.kl_coef > 0 or anchored)
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(group=self.group)
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> LabelCredit:
@@ -158,19 +154,17 @@ class PACS(KLPenalty, Algorithm[LabelCredit]):
         adv_L = self.logit(batch, score_L, credit)
         policy = label_loss(adv_L, credit)
         shown_T = batch.to_tokens(batch.sum_below(credit.count_L))
-        total, kl = self.penalised(policy, batch, new, shown_T, mean=True)
         right_L = ((adv_L > 0) == (credit.label_L > 0.5)).double()
         mean_G = group_mean(credit.label_L, credit.count_L, batch.tree_L, batch.trees)
         stats = floats(
             policy=policy,
-            entropy=weighted_mean(new.entropy_T, shown_T),
             score=weighted_mean(score_L, credit.count_L),
             label=weighted_mean(credit.label_L, credit.count_L),
             told_apart=weighted_mean(right_L, credit.count_L),
             zero_groups=float(((mean_G == 0) | (mean_G == 1)).sum()) / max(batch.trees, 1),
             unlabelled=credit.unlabelled,
         )
-        return Loss(total, stats | kl)
+        return self.penalised(policy, batch, new, shown_T, stats, mean=True)
 
     def score(self, batch: Batch, logp_T: Tensor, credit: LabelCredit) -> Tensor:
         """score_L: what the policy thinks of each episode; with a gradient to every token it said in it."""

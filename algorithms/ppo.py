@@ -16,29 +16,26 @@ episodes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import torch
 
-from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Needs, Sampling, ValueMeaning, floats, require, without_gradient
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import Algorithm, Loss, Needs, ValueMeaning, floats, require, without_gradient
 from algorithms.formulas.maths import (
     AdvantageScale,
+    Moments,
+    Normalized,
     bounded,
-    explained_variance,
-    mean_and_variance,
+    critic_stats,
     require_floor,
     scale_advantage,
+    sides,
     squared_error,
     weighted_mean,
 )
 from algorithms.formulas.policy_loss import TokenLoss
-from algorithms.formulas.ranges import require_usual
 from algorithms.formulas.token_gae import TokenRows
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class TokenCredit:
 
 
 @dataclass(frozen=True)
-class PPO(TokenLoss, Algorithm[TokenCredit]):
+class PPO(TokenLoss, Normalized, Algorithm[TokenCredit]):
     """PPO: advantages of tokens from a separate critic.
 
     loss = policy + value_coef critic + kl_coef KL. The critic shares no trained parameter with the policy, and both
@@ -88,20 +85,17 @@ class PPO(TokenLoss, Algorithm[TokenCredit]):
 
     def __post_init__(self) -> None:
         require(self.value_coef > 0, f"value_coef must be above 0, not {self.value_coef}")
-        require_usual(self)
+        super().__post_init__()
         require_floor(self.std_floor, self.normalize)
 
     @property
     def needs(self) -> Needs:
-        return Needs(token_critic=True, replay=True, reference=self.kl_coef > 0)
+        scaled = self.over_update(self.normalize != AdvantageScale.NONE)
+        return Needs(token_critic=True, replay=True, reference=self.kl_coef > 0, moments=scaled)
 
     @property
     def values(self) -> ValueMeaning:
         return ValueMeaning(self.discount)
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(group=self.group)
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> TokenCredit:
@@ -111,12 +105,20 @@ class PPO(TokenLoss, Algorithm[TokenCredit]):
         end_L = torch.where(batch.terminated_S[batch.leaf_L], 0, value_T[batch.last_S[batch.leaf_L]])
         adv_P = rows.advantage(batch, value_P, end_L, self.discount, self.gae_lambda)
         count_P = count_L[rows.leaf_P]
-        scaled_P = scale_advantage(adv_P, count_P, self.normalize, self.std_floor)
-        weight_L = self.weight(rows.length_L, count_L)
-        weight_P = weight_L[rows.leaf_P]
-        sides = (weight_P * scaled_P.clamp_min(0), weight_P * scaled_P.clamp_max(0), weight_P)
-        sums = [rows.per_token(x_P, len(batch)) for x_P in sides]
-        return TokenCredit(rows, count_P, adv_P, value_P, weight_P, *sums)
+        weight_P = self.weight(rows.length_L, count_L)[rows.leaf_P]
+        weight_T = rows.per_token(weight_P, len(batch))
+        none_T = torch.zeros_like(weight_T)
+        credit = TokenCredit(rows, count_P, adv_P, value_P, weight_P, none_T, none_T, weight_T)
+        return self.scaled(batch, credit)
+
+    def moments(self, batch: Batch, credit: TokenCredit) -> Moments:
+        return Moments.of(credit.adv_P, credit.count_P)
+
+    @without_gradient
+    def scaled(self, batch: Batch, credit: TokenCredit, over: Moments | None = None) -> TokenCredit:
+        scaled_P = scale_advantage(credit.adv_P, credit.count_P, self.normalize, self.std_floor, over)
+        plus_T, minus_T = (credit.rows.per_token(x_P, len(batch)) for x_P in sides(scaled_P, credit.weight_P))
+        return replace(credit, plus_T=plus_T, minus_T=minus_T)
 
     @without_gradient
     def action_advantage(self, batch: Batch, credit: TokenCredit) -> Tensor:
@@ -135,21 +137,13 @@ class PPO(TokenLoss, Algorithm[TokenCredit]):
         return self.value_coef * self.critic_loss(batch, _values(new), self.credit(batch, new.detach()))
 
     def loss(self, batch: Batch, new: Forward, credit: TokenCredit, /) -> Loss:
-        value_T, count_P = _values(new), credit.count_P.double()
+        value_T = _values(new)
         critic = self.critic_loss(batch, value_T, credit)
         policy, shut_T = self.surrogate(bounded(new.logp_T - batch.old_logp_T), credit.plus_T, credit.minus_T)
-        total, kl = self.penalised(policy + self.value_coef * critic, batch, new, credit.weight_T)
         value_P = value_T.detach()[batch.parent_T[credit.rows.token_P]]
-        stats = floats(
-            policy=policy,
-            critic=critic,
-            clip_fraction=weighted_mean(shut_T, credit.weight_T),
-            entropy=weighted_mean(new.entropy_T, credit.weight_T),
-            value=weighted_mean(value_P, count_P),
-            advantage_std=mean_and_variance(credit.adv_P, count_P)[1].sqrt(),
-            explained_variance=explained_variance(value_P, credit.adv_P + credit.value_P, count_P),
-        )
-        return Loss(total, stats | kl)
+        stats = floats(policy=policy, critic=critic, clip_fraction=weighted_mean(shut_T, credit.weight_T))
+        stats |= critic_stats(value_P, credit.adv_P, credit.adv_P + credit.value_P, credit.count_P)
+        return self.penalised(policy + self.value_coef * critic, batch, new, credit.weight_T, stats)
 
 
 def _values(forward: Forward) -> Tensor:

@@ -10,30 +10,36 @@ Legend of the shape suffixes: M steps of look-ahead, T tokens, A actions = turns
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 
-from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Needs, Sampling, ValueMeaning, floats, require, without_gradient
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import (
+    Algorithm,
+    Loss,
+    Needs,
+    ValueMeaning,
+    floats,
+    require,
+    state_values,
+    without_gradient,
+)
 from algorithms.formulas.maths import (
     AdvantageScale,
-    explained_variance,
-    mean_and_variance,
+    Moments,
+    Normalized,
+    critic_stats,
     require_floor,
     scale_advantage,
+    sides,
     squared_error,
     weighted_mean,
 )
 from algorithms.formulas.policy_loss import KLPenalty
-from algorithms.formulas.ranges import require_usual
-from algorithms.formulas.returns import Backup, scored, td_targets, turn_advantage, turns_in
-from algorithms.formulas.turn_ratio import TurnClip
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from algorithms.formulas.returns import Backup, Turns, scored, td_targets, turn_advantage, turns_in
+from algorithms.formulas.turn_ratio import TurnClip, mean_weight, said
 
 
 class TerminalTarget(StrEnum):
@@ -64,14 +70,14 @@ class TurnCredit:
 
     value_S: Tensor
     """Values then; ``value_clip`` is measured from them."""
-    adv_A: Tensor | None
-    """Advantages then, if they are frozen."""
-    gae_lambda: float | None = None
-    """What this batch's advantages are computed with, where the algorithm's own is not."""
+    adv_P: Tensor | None
+    """Advantages of the turns then, if they are frozen."""
+    over: Moments | None = None
+    """Of the whole update's advantages then, by which they are normalised; None: this batch is all of it."""
 
 
 @dataclass(frozen=True)
-class SelfAC(TurnClip, KLPenalty, Algorithm[TurnCredit]):
+class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
     """Self-AC: the policy's own body is the critic of turns, trained in the same pass.
 
     loss = alpha critic + (1 - alpha) policy + kl_coef KL, each a mean over turns (KL: over tokens).
@@ -85,9 +91,6 @@ class SelfAC(TurnClip, KLPenalty, Algorithm[TurnCredit]):
     """Discount per turn. Below 1, turns that only take time cost value."""
     gae_lambda: float = 1.0
     """GAE lambda: 1 compares whole returns with the value; below 0.8 it fails while the critic is poor."""
-    adaptive_lambda: bool = False
-    """Choose each batch's lambda by the critic's explained variance of the returns: 1 where it explains nothing,
-    falling linearly to gae_lambda where it explains everything."""
     td_max: int = 5
     """The critic learns the mean of the TD(1) to TD(td_max) losses."""
     terminal_target: TerminalTarget = TerminalTarget.OUTCOME
@@ -95,7 +98,8 @@ class SelfAC(TurnClip, KLPenalty, Algorithm[TurnCredit]):
     td_grad: TDGrad = TDGrad.DETACH
     """``residual`` lets the gradient through the targets too, as in the source's formula."""
     literal: bool = False
-    """Targets exactly as in the source: the last turn bootstraps from V_n, a truncated episode counts as ended."""
+    """Exactly as in the source: the last turn bootstraps from V_n, a truncated episode counts as ended, and every
+    episode is a sequence of its own, also where a group shares its beginning. Without trees of actions to search."""
     backup: Backup = Backup.MEAN
     """Value of a state of a search tree, from the actions tried in it; ``max`` is policy improvement, biased upwards.
     """
@@ -113,86 +117,84 @@ class SelfAC(TurnClip, KLPenalty, Algorithm[TurnCredit]):
     """How far a value may move from that of the first pass before its loss is clipped."""
 
     def __post_init__(self) -> None:
-        require_usual(self)
+        super().__post_init__()
         require(0 <= self.alpha <= 1, f"alpha must lie in 0..1, not {self.alpha}")
+        along_trees = self.backup == Backup.MAX or self.baseline == TurnBaseline.SIBLING_MEAN
         require(
-            not self.adaptive_lambda or self.gae_lambda < 1,
-            "adaptive_lambda falls from 1 to gae_lambda: set gae_lambda below 1",
+            not (self.literal and along_trees),
+            "backup max and baseline sibling_mean compare what was tried in a state, and with literal every episode is "
+            "a sequence of its own: leave one out",
         )
         require_floor(self.std_floor, self.normalize)
         require(self.td_max >= 1, f"td_max must be at least 1, not {self.td_max}")
 
     @property
     def needs(self) -> Needs:
-        return Needs(critic=True, search=True, replay=True, reference=self.kl_coef > 0)
+        return Needs(
+            critic=True,
+            search=not self.literal,
+            replay=True,
+            reference=self.kl_coef > 0,
+            moments=self.over_update(self.normalize != AdvantageScale.NONE),
+        )
 
     @property
     def values(self) -> ValueMeaning:
         return ValueMeaning(self.discount, verifies=self.terminal_target == TerminalTarget.OUTCOME)
 
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(group=self.group)
+    def turns(self, batch: Batch) -> Turns:
+        """What the formulas run over: the tree, or with ``literal`` each episode on its own, as the source has it."""
+        return Turns.apart(scored(batch)) if self.literal else Turns.shared(scored(batch))
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> TurnCredit:
-        value_S, batch = _values(old).detach(), scored(batch)
-        chosen = self.chosen_lambda(batch, value_S) if self.adaptive_lambda else None
-        return TurnCredit(value_S, self.advantage(batch, value_S, chosen) if self.freeze_adv else None, chosen)
+        value_S, turns = state_values(old, "Self-AC").detach(), self.turns(batch)
+        value_Q = value_S[turns.state_Q]
+        return TurnCredit(value_S, self.advantage(turns.batch, value_Q) if self.freeze_adv else None)
 
     def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:
-        batch = scored(batch)
-        value_S = _values(new)
-        current_A = self.advantage(batch, value_S.detach(), credit.gae_lambda)
-        adv_A = current_A if credit.adv_A is None else credit.adv_A
-        critic = self.critic_loss(batch, value_S, credit.value_S)
-        scaled_A = scale_advantage(adv_A, batch.count_A, self.normalize, self.std_floor)
-        policy, clip_fraction = self.mean_turn_loss(batch, new.logp_T, scaled_A, batch.count_A)
-        weight_T = batch.to_tokens(batch.count_A).double()
-        total, kl = self.penalised(self.alpha * critic + (1 - self.alpha) * policy, batch, new, weight_T, mean=True)
-        before_A = value_S.detach()[batch.state_A]
-        stats = floats(
-            policy=policy,
-            critic=critic,
-            clip_fraction=clip_fraction,
-            entropy=weighted_mean(new.entropy_T, weight_T),
-            value=weighted_mean(before_A, batch.count_A.double()),
-            advantage_std=mean_and_variance(adv_A, batch.count_A)[1].sqrt(),
-            explained_variance=explained_variance(before_A, before_A + current_A, batch.count_A),
-        )
-        if credit.gae_lambda is not None:
-            stats["gae_lambda"] = credit.gae_lambda
-        return Loss(total, stats | kl)
+        turns = self.turns(batch)
+        value_Q, chains, count_P = state_values(new, "Self-AC")[turns.state_Q], turns.batch, turns.batch.count_A
+        current_P = self.advantage(chains, value_Q.detach())
+        adv_P = current_P if credit.adv_P is None else credit.adv_P
+        critic = self.critic_loss(chains, value_Q, credit.value_S[turns.state_Q])
+        scaled_P = scale_advantage(adv_P, count_P, self.normalize, self.std_floor, credit.over)
+        weight_P = mean_weight(count_P * said(batch)[turns.action_P])
+        sums = map(turns.per_action, (*sides(scaled_P, weight_P), weight_P))
+        policy, clip_fraction = self.turn_loss(batch, new.logp_T, *sums)
+        before_P = value_Q.detach()[chains.state_A]
+        stats = floats(policy=policy, critic=critic, clip_fraction=clip_fraction)
+        stats |= critic_stats(before_P, adv_P, before_P + current_P, count_P)
+        weight_T = batch.to_tokens(turns.per_action(count_P)).double()
+        return self.penalised(self.alpha * critic + (1 - self.alpha) * policy, batch, new, weight_T, stats, mean=True)
+
+    @without_gradient
+    def moments(self, batch: Batch, credit: TurnCredit) -> Moments:
+        turns = self.turns(batch)
+        return Moments.of(self.before(turns, credit), turns.batch.count_A)
+
+    def scaled(self, batch: Batch, credit: TurnCredit, over: Moments) -> TurnCredit:
+        return replace(credit, over=over)
+
+    def before(self, turns: Turns, credit: TurnCredit) -> Tensor:
+        """adv_P before the update."""
+        return self.advantage(turns.batch, credit.value_S[turns.state_Q]) if credit.adv_P is None else credit.adv_P
 
     @without_gradient
     def action_advantage(self, batch: Batch, credit: TurnCredit) -> Tensor:
-        if credit.adv_A is not None:
-            return credit.adv_A
-        return self.advantage(scored(batch), credit.value_S, credit.gae_lambda)
+        turns = self.turns(batch)
+        adv_P = self.before(turns, credit)
+        return turns.mean_per_action(adv_P) if self.literal else adv_P
 
     def critic_only(self, batch: Batch, new: Forward) -> Tensor:
-        value_S = _values(new)
-        return self.alpha * self.critic_loss(scored(batch), value_S, value_S.detach())
+        turns = self.turns(batch)
+        value_Q = state_values(new, "Self-AC")[turns.state_Q]
+        return self.alpha * self.critic_loss(turns.batch, value_Q, value_Q.detach())
 
-    def chosen_lambda(self, batch: Batch, value_S: Tensor) -> float:
-        """1 - (1 - gae_lambda) EV, with EV in 0..1 that of the values before the update and the realised returns.
-
-        The critic has not learned from these episodes yet, so they need no other half to be judged by. That the batch's
-        own returns choose one number for all of it biases the advantages as dividing them by their deviation does.
-        """
-        before_A, end_S = value_S[batch.state_A], self.end_value(batch, value_S)
-        realised_A = before_A + turn_advantage(batch, value_S, end_S, self.discount, 1.0, self.backup)
-        foreseen = explained_variance(before_A, realised_A, batch.count_A)
-        return 1 - (1 - self.gae_lambda) * float(foreseen.clamp(0, 1))
-
-    def advantage(self, batch: Batch, value_S: Tensor, gae_lambda: float | None = None) -> Tensor:
-        """A_A = Q - V with lambda-returns Q; minus the mean A of the siblings for ``sibling_mean``. No gradient.
-
-        ``gae_lambda`` takes the place of the algorithm's own.
-        """
+    def advantage(self, batch: Batch, value_S: Tensor) -> Tensor:
+        """A_A = Q - V with lambda-returns Q; minus the mean A of the siblings for ``sibling_mean``. No gradient."""
         end_S = self.end_value(batch, value_S)
-        trace = self.gae_lambda if gae_lambda is None else gae_lambda
-        adv_A = turn_advantage(batch, value_S, end_S, self.discount, trace, self.backup)
+        adv_A = turn_advantage(batch, value_S, end_S, self.discount, self.gae_lambda, self.backup)
         if self.baseline == TurnBaseline.SIBLING_MEAN:
             adv_A = adv_A - batch.expect(adv_A, torch.zeros_like(value_S))[batch.state_A]
         return adv_A
@@ -221,9 +223,3 @@ class SelfAC(TurnClip, KLPenalty, Algorithm[TurnCredit]):
         error_L = squared_error(value_S[leaf_L], outcome_L, old_value_S[leaf_L], self.value_clip)
         ended_L = batch.count_A[last_L] * (batch.terminated_S[leaf_L] | self.literal)
         return weighted_mean(torch.cat([error_S, error_L]), torch.cat([turns_S, ended_L.double()]))
-
-
-def _values(forward: Forward) -> Tensor:
-    if forward.value_S is None:
-        raise ValueError("Self-AC needs values: pack the batch with a critic prompt")
-    return forward.value_S.double()

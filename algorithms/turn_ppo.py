@@ -14,28 +14,25 @@ Legend of the shape suffixes: T tokens, A actions = turns, S states, L leaves = 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import torch
 
-from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Needs, Sampling, ValueMeaning, floats, without_gradient
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import Algorithm, Loss, Needs, ValueMeaning, floats, state_values, without_gradient
 from algorithms.formulas.maths import (
     AdvantageScale,
-    explained_variance,
-    mean_and_variance,
+    Moments,
+    Normalized,
+    critic_stats,
     scale_advantage,
+    sides,
     squared_error,
     weighted_mean,
 )
 from algorithms.formulas.policy_loss import KLPenalty
-from algorithms.formulas.ranges import require_usual
 from algorithms.formulas.returns import TurnRows
-from algorithms.formulas.turn_ratio import TurnClip
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from algorithms.formulas.turn_ratio import TurnClip, mean_weight, said
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class RowCredit:
 
 
 @dataclass(frozen=True)
-class TurnPPO(TurnClip, KLPenalty, Algorithm[RowCredit]):
+class TurnPPO(TurnClip, KLPenalty, Normalized, Algorithm[RowCredit]):
     """Turn-PPO: PPO whose actions are turns, with a value for every state.
 
     loss = policy + value_coef critic + kl_coef KL, each a mean over turns (KL: over tokens).
@@ -76,31 +73,37 @@ class TurnPPO(TurnClip, KLPenalty, Algorithm[RowCredit]):
     value_clip: float = math.inf
     """How far a value may move from the one before the update until its loss is clipped."""
 
-    def __post_init__(self) -> None:
-        require_usual(self)
-
     @property
     def needs(self) -> Needs:
-        return Needs(critic=True, reference=self.kl_coef > 0)
+        return Needs(
+            critic=True, reference=self.kl_coef > 0, moments=self.over_update(self.normalize != AdvantageScale.NONE)
+        )
 
     @property
     def values(self) -> ValueMeaning:
         return ValueMeaning(self.discount)
 
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(group=self.group)
-
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> RowCredit:
-        value_S = _values(old).detach()
+        value_S = state_values(old, "Turn-PPO").detach()
         rows = TurnRows.of(batch, batch.count_L * (~batch.fault_L & batch.return_L.isfinite()))
         adv_P = self.advantage(batch, rows, value_S)
-        scaled_P = scale_advantage(adv_P, rows.count_P, self.normalize)
-        weight_P = rows.count_P / rows.count_P.sum().clamp_min(1).double()
-        sides = (weight_P * scaled_P.clamp_min(0), weight_P * scaled_P.clamp_max(0), weight_P)
-        sums = [rows.per_action(x_P, batch.state_A.numel()) for x_P in sides]
+        sums = self.sums(batch, rows, adv_P)
         return RowCredit(rows, adv_P, value_S[batch.state_A[rows.action_P]], *sums)
+
+    def sums(self, batch: Batch, rows: TurnRows, adv_P: Tensor, over: Moments | None = None) -> list[Tensor]:
+        """plus_A, minus_A and weight_A."""
+        scaled_P = scale_advantage(adv_P, rows.count_P, self.normalize, over=over)
+        weight_P = mean_weight(rows.count_P * said(batch)[rows.action_P])
+        return [rows.per_action(x_P) for x_P in (*sides(scaled_P, weight_P), weight_P)]
+
+    def moments(self, batch: Batch, credit: RowCredit) -> Moments:
+        return Moments.of(credit.adv_P, credit.rows.count_P)
+
+    @without_gradient
+    def scaled(self, batch: Batch, credit: RowCredit, over: Moments) -> RowCredit:
+        plus_A, minus_A, weight_A = self.sums(batch, credit.rows, credit.adv_P, over)
+        return replace(credit, plus_A=plus_A, minus_A=minus_A, weight_A=weight_A)
 
     def advantage(self, batch: Batch, rows: TurnRows, value_S: Tensor) -> Tensor:
         """A_P by generalised advantage estimation over the turns of each episode."""
@@ -113,30 +116,14 @@ class TurnPPO(TurnClip, KLPenalty, Algorithm[RowCredit]):
 
     @without_gradient
     def action_advantage(self, batch: Batch, credit: RowCredit) -> Tensor:
-        rows, actions = credit.rows, batch.state_A.numel()
-        total_A = rows.per_action(credit.adv_P * rows.count_P, actions)
-        return total_A / rows.per_action(rows.count_P, actions).clamp_min(1)
+        return credit.rows.mean_per_action(credit.adv_P)
 
     def loss(self, batch: Batch, new: Forward, credit: RowCredit, /) -> Loss:
         rows, count_P, target_P = credit.rows, credit.rows.count_P.double(), credit.adv_P + credit.value_P
-        value_P = _values(new)[batch.state_A[rows.action_P]]
+        value_P = state_values(new, "Turn-PPO")[batch.state_A[rows.action_P]]
         critic = weighted_mean(squared_error(value_P, target_P, credit.value_P, self.value_clip), count_P) / 2
         policy, clip_fraction = self.turn_loss(batch, new.logp_T, credit.plus_A, credit.minus_A, credit.weight_A)
-        weight_T = batch.to_tokens(credit.weight_A)
-        total, kl = self.penalised(policy + self.value_coef * critic, batch, new, weight_T, mean=True)
-        stats = floats(
-            policy=policy,
-            critic=critic,
-            clip_fraction=clip_fraction,
-            entropy=weighted_mean(new.entropy_T, weight_T),
-            value=weighted_mean(value_P, count_P),
-            advantage_std=mean_and_variance(credit.adv_P, count_P)[1].sqrt(),
-            explained_variance=explained_variance(value_P.detach(), target_P, count_P),
-        )
-        return Loss(total, stats | kl)
-
-
-def _values(forward: Forward) -> Tensor:
-    if forward.value_S is None:
-        raise ValueError("Turn-PPO needs values: pack the batch with a critic prompt")
-    return forward.value_S.double()
+        stats = floats(policy=policy, critic=critic, clip_fraction=clip_fraction)
+        stats |= critic_stats(value_P.detach(), credit.adv_P, target_P, count_P)
+        total, weight_T = policy + self.value_coef * critic, batch.to_tokens(credit.weight_A)
+        return self.penalised(total, batch, new, weight_T, stats, mean=True)

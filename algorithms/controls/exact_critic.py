@@ -2,8 +2,9 @@
 
     A_k = delta_k + lambda A_{k+1}     delta_k = V(s_{k+1}) - V(s_k)
 
-V is what `TextEnv.oracle` tells; in a last state it is the verdict. What this gains over the same loss without a critic
-is the most that a learned critic could gain on the task: where it gains nothing, the task cannot show a critic's merit.
+V is what `TextEnv.oracle` tells, the value of an agent of a skill that the environment names, not of the policy that
+learns; in a last state it is the verdict. Where it gains nothing over the same loss without a critic, the task cannot
+show a critic's merit. It is no upper limit: a critic of the policy itself may gain more.
 
 Legend of the shape suffixes: T tokens, A actions = turns, S states.
 """
@@ -11,19 +12,22 @@ Legend of the shape suffixes: T tokens, A actions = turns, S states.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 
-from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Needs, Sampling, floats, without_gradient
-from algorithms.formulas.maths import AdvantageScale, mean_and_variance, require_floor, scale_advantage, weighted_mean
-from algorithms.formulas.ranges import require_usual
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import Algorithm, Loss, Needs, floats, without_gradient
+from algorithms.formulas.maths import (
+    AdvantageScale,
+    Moments,
+    Normalized,
+    mean_and_variance,
+    require_floor,
+    scale_advantage,
+    weighted_mean,
+)
 from algorithms.formulas.returns import scored, turn_advantage
 from algorithms.formulas.turn_ratio import TurnClip
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,12 @@ class ExactCredit:
     adv_A: Tensor
     count_A: Tensor
     """How many episodes took it; those that broke are not counted."""
+    over: Moments | None = None
+    """Of the whole update's advantages; None: this batch is all of it."""
 
 
 @dataclass(frozen=True)
-class ExactCritic(TurnClip, Algorithm[ExactCredit]):
+class ExactCritic(TurnClip, Normalized, Algorithm[ExactCredit]):
     """A control: the clipped loss over turns with advantages from the environment's oracle.
 
     It learns success; rewards have no part in it.
@@ -52,16 +58,12 @@ class ExactCritic(TurnClip, Algorithm[ExactCredit]):
     """Smallest standard deviation to divide by; 0.1 if not set."""
 
     def __post_init__(self) -> None:
-        require_usual(self)
+        super().__post_init__()
         require_floor(self.std_floor, self.normalize)
 
     @property
     def needs(self) -> Needs:
-        return Needs(oracle=True)
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(group=self.group)
+        return Needs(oracle=True, moments=self.over_update(self.normalize != AdvantageScale.NONE))
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> ExactCredit:
@@ -71,8 +73,14 @@ class ExactCritic(TurnClip, Algorithm[ExactCredit]):
         unpaid = replace(batch, reward_A=torch.zeros_like(batch.reward_A))
         return ExactCredit(turn_advantage(unpaid, value_S, value_S, 1.0, self.gae_lambda), batch.count_A)
 
+    def moments(self, batch: Batch, credit: ExactCredit) -> Moments:
+        return Moments.of(credit.adv_A, credit.count_A)
+
+    def scaled(self, batch: Batch, credit: ExactCredit, over: Moments) -> ExactCredit:
+        return replace(credit, over=over)
+
     def loss(self, batch: Batch, new: Forward, credit: ExactCredit, /) -> Loss:
-        scaled_A = scale_advantage(credit.adv_A, credit.count_A, self.normalize, self.std_floor)
+        scaled_A = scale_advantage(credit.adv_A, credit.count_A, self.normalize, self.std_floor, credit.over)
         policy, clip_fraction = self.mean_turn_loss(batch, new.logp_T, scaled_A, credit.count_A)
         stats = floats(
             policy=policy,

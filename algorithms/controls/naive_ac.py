@@ -7,14 +7,11 @@ Self-AC needs one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from agents.tree import Batch, Forward
+from agents.tree import Batch, Forward, Tensor
 from algorithms.base import Algorithm, Loss, Needs, Sampling
+from algorithms.formulas.maths import Moments
 from algorithms.selfac import SelfAC, TurnCredit
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,12 @@ class NaiveAC(Algorithm[TurnCredit]):
 
     def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:
         return self.formula.loss(batch, new, credit)
+
+    def moments(self, batch: Batch, credit: TurnCredit) -> Moments:
+        return self.formula.moments(batch, credit)
+
+    def scaled(self, batch: Batch, credit: TurnCredit, over: Moments) -> TurnCredit:
+        return self.formula.scaled(batch, credit, over)
 
     def critic_only(self, batch: Batch, new: Forward) -> Tensor:
         return self.formula.critic_only(batch, new)

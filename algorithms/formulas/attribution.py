@@ -17,17 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 
-from agents.tree import Batch
-from algorithms.formulas.group_stats import group_mean
-from algorithms.formulas.groups import spread
+from agents.tree import Batch, Tensor
+from algorithms.formulas.groups import group_mean, spread
 from algorithms.formulas.maths import SAME
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from algorithms.formulas.token_gae import in_time
 
 
 class Scheme(StrEnum):
@@ -92,17 +88,10 @@ class Steps:
 
 def path_matrix(batch: Batch) -> Tensor:
     """action_LK: the actions on the path of each leaf, from the root on; -1 after the last one."""
-    span_A = batch.hi_A - batch.lo_A
-    action_P = torch.repeat_interleave(torch.arange(span_A.numel(), device=span_A.device), span_A)
-    first_A = span_A.cumsum(0) - span_A
-    leaf_P = batch.lo_A[action_P] + torch.arange(action_P.numel(), device=span_A.device) - first_A[action_P]
-    # Depth first, an action comes after all that lead to it: sorted by leaf, each path is in order.
-    order_P = torch.argsort(leaf_P, stable=True)
-    action_P, leaf_P = action_P[order_P], leaf_P[order_P]
-    length_L = torch.bincount(leaf_P, minlength=batch.leaf_L.numel())
-    place_P = torch.arange(leaf_P.numel(), device=leaf_P.device) - (length_L.cumsum(0) - length_L)[leaf_P]
+    action_P, leaf_P = batch.pairs()
+    order_P, place_P, length_L = in_time(leaf_P, batch.leaf_L.numel())
     action_LK = action_P.new_full((length_L.numel(), int(length_L.max()) if length_L.numel() else 0), -1)
-    action_LK[leaf_P, place_P] = action_P
+    action_LK[leaf_P[order_P], place_P] = action_P[order_P]
     return action_LK
 
 

@@ -9,15 +9,12 @@ Legend of the shape suffixes: L leaves = episodes, K steps of the longest episod
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
+from agents.tree import Tensor
 from algorithms.formulas.attribution import OrmDistribution, Steps, step_weights
 from algorithms.formulas.maths import SAME
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 RATIO_MAX = 100.0
 """Largest ratio of an episode's labels to its outcome that enters ``alpha_effective``."""
@@ -50,7 +47,10 @@ def fusion_metrics(
 def allocation_metrics(
     steps: Steps, x_LK: Tensor, z_LK: Tensor, scales: tuple[float, float, float]
 ) -> dict[str, float]:
-    """How the scheme ``allocation`` divides an outcome among steps; ``scales`` as in `step_weights`."""
+    """How the scheme ``allocation`` divides an outcome among steps; ``scales`` as in `step_weights`.
+
+    As in the source, the gaps between GOOD and BAD part the episodes by a return above 0, all else by success.
+    """
     steps, (x_LK, z_LK) = _judged(steps, x_LK, z_LK)
     said_LK, won_L = steps.said_LK, steps.success_L
     weight_LK = step_weights(steps, *scales)
@@ -61,6 +61,7 @@ def allocation_metrics(
     good_LK, bad_LK = (said_LK & g for g in (steps.good_LK, ~steps.good_LK))
     gap_L = _row_mean(z_LK, good_LK) - _row_mean(z_LK, bad_LK)
     both_L = good_LK.any(1) & bad_LK.any(1)
+    paid_L = steps.return_L > 0
     groups = [z_LK[steps.tree_L == g][said_LK[steps.tree_L == g]] for g in steps.tree_L.unique()]
     means, stds = [abs(_mean(z)) for z in groups], [_std(z) for z in groups]
     bad = sum(m > GROUP_MEAN_MAX or abs(s - 1) > GROUP_STD_OFF for m, s in zip(means, stds, strict=True))
@@ -73,8 +74,8 @@ def allocation_metrics(
         "r_norm_group_mean_abs_p95": _p95(means),
         "r_norm_group_std_p95": _p95(stds),
         "zscore_bad_group_cnt": float(bad),
-        "good_bad_rnorm_gap_pos": _mean(gap_L[both_L & won_L]),
-        "good_bad_rnorm_gap_neg": _mean(-gap_L[both_L & ~won_L]),
+        "good_bad_rnorm_gap_pos": _mean(gap_L[both_L & paid_L]),
+        "good_bad_rnorm_gap_neg": _mean(-gap_L[both_L & ~paid_L]),
         "rnorm_small_mag_ratio": _mean(z_LK[said_LK].abs() < SMALL),
         "pre_norm_sum_sign_agree": _mean(torch.where(won_L, x_LK.sum(1), -x_LK.sum(1)) > 0),
         "post_norm_sum_mean": _mean(z_LK.sum(1)),

@@ -9,22 +9,24 @@ Legend of the shape suffixes: G groups = trees, T tokens, A actions, L leaves = 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 
-from agents.tree import Batch
-from algorithms.formulas.maths import SAME, AdvantageScale, mean_and_variance, scale_advantage
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agents.tree import Batch, Tensor
+from algorithms.formulas.maths import SAME, AdvantageScale, Moments, mean_and_variance, scale_advantage, varies
 
 
 class Baseline(StrEnum):
-    """What a return is compared with: the mean of its group, of the others in it (RLOO), or nothing (REINFORCE++)."""
+    """What a return is compared with: the mean of its group, of the others in it (RLOO), or nothing (REINFORCE++).
+
+    ``length`` is the mean of the group in which an episode weighs as much as it has tokens (OPO); ``second_best``
+    credits the best episode of a group alone, with what it is better by than the second (pass@k training).
+    """
 
     MEAN = "mean"
     LEAVE_ONE_OUT = "leave_one_out"
+    LENGTH = "length"
+    SECOND_BEST = "second_best"
     NONE = "none"
 
 
@@ -55,8 +57,15 @@ class Aggregation(StrEnum):
     """1 / (G len) (the GRPO paper)."""
 
 
-def _sum_per_group(x_L: Tensor, tree_L: Tensor, groups: int) -> Tensor:
-    return x_L.new_zeros(groups).index_add(0, tree_L, x_L)
+def group_sum(x: Tensor, group: Tensor, groups: int) -> Tensor:
+    """sum_G of the entries ``x`` (episodes or turns), each of which lies in the group that ``group`` says."""
+    return x.new_zeros(groups).index_add(0, group, x)
+
+
+def group_mean(x: Tensor, weight: Tensor, group: Tensor, groups: int) -> Tensor:
+    """mean_G, an entry of weight c being c entries; 0 for a group without weight."""
+    total_G = group_sum(weight, group, groups)
+    return group_sum(weight * x, group, groups) / torch.where(total_G > 0, total_G, 1)
 
 
 def group_advantage(
@@ -66,6 +75,7 @@ def group_advantage(
     baseline: Baseline = Baseline.MEAN,
     scale: Scale = Scale.GROUP,
     std_eps: float = 1e-6,
+    over: Moments | None = None,
 ) -> Tensor:
     """A_L = (R - mean) / (std + eps) in each group [GRPO], n / (n - 1) (R - mean) for leave-one-out [RLOO].
 
@@ -77,17 +87,18 @@ def group_advantage(
     counted_L = count_L * return_L.isfinite()
     weight_L = counted_L.double()
     return_L = torch.where(counted_L > 0, return_L, 0).double()
-    n_G = _sum_per_group(weight_L, tree_L, groups)
-    mean_G = _sum_per_group(weight_L * return_L, tree_L, groups) / n_G.clamp_min(1)
+    n_G = group_sum(weight_L, tree_L, groups)
+    mean_G = group_mean(return_L, weight_L, tree_L, groups)
     adv_L = return_L - mean_G[tree_L]
     if baseline == Baseline.LEAVE_ONE_OUT:
         adv_L = adv_L * (n_G / (n_G - 1).clamp_min(1))[tree_L]
     if scale == Scale.GROUP:
         square_L = weight_L * (return_L - mean_G[tree_L]).square()
-        std_G = (_sum_per_group(square_L, tree_L, groups) / (n_G - 1).clamp_min(1)).sqrt()
+        std_G = (group_sum(square_L, tree_L, groups) / (n_G - 1).clamp_min(1)).sqrt()
         adv_L = adv_L / (std_G + std_eps)[tree_L]
     elif scale == Scale.BATCH:
-        adv_L = adv_L / (mean_and_variance(return_L, weight_L)[1].sqrt() + std_eps)
+        variance = mean_and_variance(return_L, weight_L)[1] if over is None else over.variance
+        adv_L = adv_L / (variance.sqrt() + std_eps)
     return torch.where(teaches(return_L, counted_L, tree_L), adv_L, 0)
 
 
@@ -99,12 +110,14 @@ def teaches(return_L: Tensor, count_L: Tensor, tree_L: Tensor) -> Tensor:
     return alive_G[tree_L] & (counted_L > 0)
 
 
-def whitened(adv: Tensor, weight: Tensor) -> Tensor:
-    """(A - mean) / sqrt(var + 1e-8), an entry of weight w being w tokens; 0 without weight, and where all are equal."""
-    seen = adv[weight > 0]
-    if not seen.numel() or seen.max() - seen.min() <= SAME:
+def whitened(adv: Tensor, weight: Tensor, over: Moments | None = None) -> Tensor:
+    """(A - mean) / sqrt(var + 1e-8), an entry of weight w being w tokens; 0 without weight, and where all are equal.
+
+    Mean and variance are those of ``over``, where it is given.
+    """
+    if not varies(adv, weight, over):
         return torch.zeros_like(adv)
-    return torch.where(weight > 0, scale_advantage(adv, weight, AdvantageScale.WHITEN), 0)
+    return torch.where(weight > 0, scale_advantage(adv, weight, AdvantageScale.WHITEN, over=over), 0)
 
 
 def length_weighted_advantage(return_L: Tensor, length_L: Tensor, count_L: Tensor, tree_L: Tensor) -> Tensor:
@@ -116,8 +129,7 @@ def length_weighted_advantage(return_L: Tensor, length_L: Tensor, count_L: Tenso
     live_L = teaches(return_L, count_L, tree_L)
     return_L = torch.where(live_L, return_L, 0).double()
     weight_L = length_L * count_L * live_L
-    total_G = _sum_per_group(weight_L, tree_L, groups)
-    mean_G = _sum_per_group(weight_L * return_L, tree_L, groups) / torch.where(total_G > 0, total_G, 1)
+    mean_G = group_mean(return_L, weight_L, tree_L, groups)
     return torch.where(live_L, return_L - mean_G[tree_L], 0)
 
 
@@ -136,6 +148,11 @@ def best_advantage(
         std = each.std() + std_eps if scale == Scale.GROUP else 1.0
         adv_L[mine_L[return_L[mine_L].argmax()]] = (best - second) / std
     return adv_L
+
+
+def overlong_penalty(length_L: Tensor, longest: int, cache: int) -> Tensor:
+    """p_L: 0 up to longest - cache tokens, from there down to -1 at ``longest`` [DAPO, arXiv 2503.14476]."""
+    return ((longest - cache - length_L) / cache).clamp(-1, 0)
 
 
 def spread(return_L: Tensor, count_L: Tensor, tree_L: Tensor, groups: int) -> Tensor:
@@ -167,9 +184,14 @@ def token_weight(mode: Aggregation, length_L: Tensor, count_L: Tensor, length_no
     return torch.where(count_L > 0, weight_L, 0)
 
 
+def turn_lengths(batch: Batch) -> Tensor:
+    """length_A: the sampled tokens of each turn."""
+    return batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64))
+
+
 def lengths(batch: Batch) -> Tensor:
     """length_L: the sampled tokens of each episode."""
-    return batch.per_episode(batch.per_action(torch.ones_like(batch.old_logp_T, dtype=torch.float64)))
+    return batch.per_episode(turn_lengths(batch))
 
 
 def zero_groups(batch: Batch, adv_L: Tensor) -> float:

@@ -5,15 +5,17 @@ Invariant: pure functions of tensors, elementwise unless the docstring says othe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import torch
 
-from algorithms.base import require
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agents.tree import Tensor
+from algorithms.base import Acts, floats, require
+from algorithms.moments import Moments as Moments
+from algorithms.moments import mean_and_variance as mean_and_variance
+from algorithms.moments import weighted_mean as weighted_mean
 
 LOG_RATIO_MAX = 20.0
 """Log-ratios are clamped to this, in nats; beyond it the gradient is zero."""
@@ -41,9 +43,40 @@ class AdvantageScale(StrEnum):
     WHITEN = "whiten"
 
 
+class NormalizeOver(StrEnum):
+    """The episodes whose advantages are normalised together: of an update, as in the sources, or of a minibatch."""
+
+    UPDATE = "update"
+    MINIBATCH = "minibatch"
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """Settings of what advantages are normalised over, for algorithms that have ``normalize``."""
+
+    ACTS: ClassVar[Acts] = {
+        "normalize_over": (
+            lambda a: getattr(a, "normalize", None) != AdvantageScale.NONE,
+            "normalize std or whiten",
+        )
+    }
+
+    normalize_over: NormalizeOver = NormalizeOver.UPDATE
+    """Episodes whose advantages are normalised together: those of the whole update, as in the source, or of each
+    minibatch, as until version 0.2."""
+
+    def over_update(self, normalises: bool) -> bool:
+        return normalises and self.normalize_over == NormalizeOver.UPDATE
+
+
 def bounded(log_ratio: Tensor) -> Tensor:
     """log(pi / pi_old) clamped to +-20 nats: exp of it stays finite, and the gradient outside is zero."""
     return log_ratio.clamp(-LOG_RATIO_MAX, LOG_RATIO_MAX)
+
+
+def sides(adv: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """(w A where A is positive, w A where it is negative): the loss of all who share a ratio needs their two sums."""
+    return weight * adv.clamp_min(0), weight * adv.clamp_max(0)
 
 
 def surrogate(log_ratio: Tensor, plus: Tensor, minus: Tensor, low: float, high: float, cap: float) -> Tensor:
@@ -81,18 +114,6 @@ def cispo(log_ratio: Tensor, logp: Tensor, plus: Tensor, minus: Tensor, low: flo
     return -(plus + minus) * log_ratio.detach().exp().clamp(1 - low, 1 + high) * logp
 
 
-def geometric_surrogate(log_ratio: Tensor, adv: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    """-mean(A) exp(mean over tokens of the clipped log-ratios), one per row [GMPO, arXiv 2507.20673].
-
-    All three are (rows, tokens). A token's log-ratio is clipped at ``high`` where its advantage is positive, and at
-    -``low`` where it is negative. A row without tokens has loss 0.
-    """
-    side = adv.sign()
-    kept = side * torch.minimum(side * log_ratio, side * log_ratio.clamp(-low, high))
-    length = mask.sum(-1).clamp_min(1)
-    return -(adv * mask).sum(-1) / length * ((kept * mask).sum(-1) / length).exp()
-
-
 def kl_divergence(logp: Tensor, ref_logp: Tensor, estimator: KL) -> Tensor:
     """KL(pi || ref) from tokens sampled from pi, with x = log pi - log ref [Schulman, "Approximating KL divergence"].
 
@@ -117,30 +138,10 @@ def reward_less_kl(reward: Tensor, logp: Tensor, ref_logp: Tensor, coef: float) 
     return reward - coef * (logp - ref_logp)
 
 
-def adapted_kl_coef(coef: float, kl: float, target: float, samples: int, horizon: int) -> float:
-    """coef (1 + clip(kl / target - 1, +-0.2) samples / horizon): the next coefficient [Ziegler et al. 2019]."""
-    return coef * (1 + max(-0.2, min(0.2, kl / target - 1)) * samples / horizon)
-
-
 def squared_error(value: Tensor, target: Tensor, old_value: Tensor, clip: float) -> Tensor:
     """max((V - T)^2, (clip(V, V_old - c, V_old + c) - T)^2), PPO's value loss; c = inf is the plain square."""
     kept = torch.minimum(torch.maximum(value, old_value - clip), old_value + clip)
     return torch.maximum((value - target).square(), (kept - target).square())
-
-
-def weighted_mean(x: Tensor, weight: Tensor) -> Tensor:
-    """sum(w x) / sum(w) over all entries; 0 where there is no weight."""
-    return (x * weight).sum() / torch.where(weight.sum() > 0, weight.sum(), 1)
-
-
-def mean_and_variance(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and unbiased variance in float64, an entry of weight c being c samples; variance 0 for a single sample.
-
-    Entries without weight are left out beforehand, so that they cannot change a single bit.
-    """
-    x, weight = x[weight > 0].double(), weight[weight > 0].double()
-    mean = weighted_mean(x, weight)
-    return mean, (weight * (x - mean).square()).sum() / (weight.sum() - 1).clamp_min(1)
 
 
 STD_FLOOR = 0.1
@@ -148,16 +149,26 @@ STD_FLOOR = 0.1
 well they are mostly the critic's error, and dividing them by their tiny deviation can undo what was learned."""
 
 
-def scale_advantage(adv: Tensor, weight: Tensor, how: AdvantageScale, floor: float | None = 0.0) -> Tensor:
+def varies(x: Tensor, weight: Tensor, over: Moments | None = None) -> bool:
+    """Whether the entries with weight, or the numbers of ``over``, differ: else their spread carries no signal."""
+    seen = x[weight > 0]
+    return bool(over.high - over.low > SAME if over else seen.numel() > 0 and seen.max() - seen.min() > SAME)
+
+
+def scale_advantage(
+    adv: Tensor, weight: Tensor, how: AdvantageScale, floor: float | None = 0.0, over: Moments | None = None
+) -> Tensor:
     """A / sqrt(var + 1e-8) over the batch, centred first for ``whiten``; as it is where all advantages are the same.
 
-    A deviation below ``floor`` (STD_FLOOR where it is None) counts as ``floor``.
+    A deviation below ``floor`` (STD_FLOOR where it is None) counts as ``floor``. Mean and deviation are those of
+    ``over``, where the batch is a part of what is normalised together.
     """
     least = STD_FLOOR if floor is None else floor
-    seen = adv[weight > 0]
-    if how == AdvantageScale.NONE or not seen.numel() or seen.max() - seen.min() <= SAME:
+    if how == AdvantageScale.NONE:
         return adv
-    mean, variance = mean_and_variance(adv, weight)
+    if not varies(adv, weight, over):
+        return adv
+    mean, variance = mean_and_variance(adv, weight) if over is None else (over.mean, over.variance)
     return (adv - mean if how == AdvantageScale.WHITEN else adv) * (variance.clamp_min(least**2) + 1e-8).rsqrt()
 
 
@@ -165,6 +176,15 @@ def require_floor(floor: float | None, how: AdvantageScale) -> None:
     """Raises ValueError unless `scale_advantage` takes ``floor``, and it acts; for the hyper-parameter std_floor."""
     require((floor or 0) >= 0, f"std_floor must not be negative, but is {floor}")
     require(floor is None or how != AdvantageScale.NONE, "std_floor only works with normalize std or whiten")
+
+
+def critic_stats(value: Tensor, adv: Tensor, target: Tensor, weight: Tensor) -> dict[str, float]:
+    """What is logged of a critic: its mean, the deviation of the advantages, and what it explains of its targets."""
+    return floats(
+        value=weighted_mean(value, weight.double()),
+        advantage_std=mean_and_variance(adv, weight)[1].sqrt(),
+        explained_variance=explained_variance(value, target, weight),
+    )
 
 
 def explained_variance(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:

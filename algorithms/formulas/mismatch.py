@@ -12,15 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 
-from agents.tree import Batch, Forward
+from agents.tree import Batch, Forward, Tensor
 from algorithms.formulas.maths import bounded, weighted_mean
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Correction(StrEnum):
@@ -34,6 +30,18 @@ class Correction(StrEnum):
     TOKEN_MASK = "token_mask"
     SEQUENCE_TRUNCATE = "sequence_truncate"
     SEQUENCE_MASK = "sequence_mask"
+
+
+class Masked(StrEnum):
+    """What happens to the tokens or episodes that a mask takes out.
+
+    Left out: they are in no mean, as if they had not been sampled; an episode that is masked whole is out as one that
+    broke is, of its group and of the critic's lessons too. Counted: they weigh 0 and stay in the denominators, so
+    that the gradient shrinks with their share.
+    """
+
+    LEFT_OUT = "left_out"
+    COUNTED = "counted"
 
 
 def importance_weight(log_ratio: Tensor, mask: bool, low: float, high: float) -> Tensor:
@@ -55,9 +63,26 @@ def correction_weight(
     delta_T = torch.where(mask_T, trainer_logp_T.detach() - engine_logp_T, 0).double()
     if how in (Correction.TOKEN_TRUNCATE, Correction.TOKEN_MASK):
         return importance_weight(delta_T, how == Correction.TOKEN_MASK, low, high) * mask_T
+    return batch.to_tokens(batch.below(_episode_weight(batch, delta_T, how, low, high)))
+
+
+def _episode_weight(batch: Batch, delta_T: Tensor, how: Correction, low: float, high: float) -> Tensor:
     delta_L = batch.per_episode(batch.per_action(delta_T))
-    weight_L = importance_weight(delta_L, how == Correction.SEQUENCE_MASK, low, high)
-    return batch.to_tokens(batch.below(weight_L))
+    return importance_weight(delta_L, how == Correction.SEQUENCE_MASK, low, high)
+
+
+def without_masked(
+    batch: Batch, trainer_logp_T: Tensor, engine_logp_T: Tensor, how: Correction, low: float, high: float
+) -> Batch:
+    """The batch in which what the mask ``how`` takes out was not sampled, or broke; the same for other corrections."""
+    sampled_T = batch.action_T >= 0
+    delta_T = torch.where(sampled_T, trainer_logp_T.detach() - engine_logp_T, 0).double()
+    if how == Correction.TOKEN_MASK:
+        kept_T = importance_weight(delta_T, True, low, high) > 0
+        return replace(batch, action_T=torch.where(kept_T, batch.action_T, -1))
+    if how == Correction.SEQUENCE_MASK:
+        return replace(batch, fault_L=batch.fault_L | (_episode_weight(batch, delta_T, how, low, high) == 0))
+    return batch
 
 
 def corrected(new: Forward, weight_T: Tensor) -> Forward:

@@ -9,26 +9,29 @@ Legend of the shape suffixes: T tokens, A actions, L leaves = episodes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from algorithms.base import Loss, floats, reference_logp
+from agents.tree import Batch, Forward, Tensor
+from algorithms.base import Acts, Loss, Needs, floats, reference_logp
 from algorithms.formulas.groups import Aggregation, token_weight
-from algorithms.formulas.maths import KL, bounded, clipped, kl_divergence, surrogate, weighted_mean
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from agents.tree import Batch, Forward
+from algorithms.formulas.maths import KL, bounded, clipped, kl_divergence, sides, surrogate, weighted_mean
 
 
 @dataclass(frozen=True)
 class KLPenalty:
     """Settings of the divergence from the reference policy."""
 
+    ACTS: ClassVar[Acts] = {"kl": (lambda a: a.kl_coef > 0, "kl_coef above 0")}
+
     kl_coef: float = 0.0
     """Weight of the KL divergence from the reference policy (LoRA off)."""
     kl: KL = KL.K3
     """Estimator of the KL divergence."""
+
+    @property
+    def needs(self) -> Needs:
+        """Nothing but the reference, and that only where the divergence has a weight."""
+        return Needs(reference=self.kl_coef > 0)
 
     def penalised(
         self,
@@ -36,23 +39,27 @@ class KLPenalty:
         batch: Batch,
         new: Forward,
         weight_T: Tensor,
+        stats: dict[str, float],
         *,
         mean: bool = False,
         scale_T: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, float]]:
-        """(total + kl_coef sum of w KL, {"kl": weighted mean}); with ``mean`` the weighted mean itself is added.
+    ) -> Loss:
+        """total + kl_coef sum of w KL; with ``mean`` the weighted mean of KL itself is added.
 
-        ``scale_T`` multiplies each token's estimate. Without a coefficient and a reference nothing is added.
+        ``scale_T`` multiplies each token's estimate. Without a coefficient and a reference nothing is added. To
+        ``stats`` come the weighted means of the entropy and of KL.
         """
+        stats = stats | floats(entropy=weighted_mean(new.entropy_T, weight_T))
         if not self.kl_coef > 0 and batch.ref_logp_T is None:
-            return total, {}
+            return Loss(total, stats)
         kl_T = kl_divergence(new.logp_T, reference_logp(batch), self.kl)
         if scale_T is not None:
             kl_T = kl_T * scale_T
         if mean:
             kl = weighted_mean(kl_T, weight_T)
-            return total + self.kl_coef * kl, floats(kl=kl)
-        return total + self.kl_coef * (weight_T * kl_T).sum(), floats(kl=weighted_mean(kl_T.detach(), weight_T))
+            return Loss(total + self.kl_coef * kl, stats | floats(kl=kl))
+        kl = weighted_mean(kl_T.detach(), weight_T)
+        return Loss(total + self.kl_coef * (weight_T * kl_T).sum(), stats | floats(kl=kl))
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,13 @@ class TokenClip:
 @dataclass(frozen=True)
 class Aggregated:
     """Settings of the mean over tokens."""
+
+    ACTS: ClassVar[Acts] = {
+        "length_norm": (
+            lambda a: a.aggregation == Aggregation.SEQ_MEAN_TOKEN_SUM_NORM,
+            f"aggregation {Aggregation.SEQ_MEAN_TOKEN_SUM_NORM}",
+        )
+    }
 
     aggregation: Aggregation = Aggregation.TOKEN_MEAN
     """How token losses become one number."""
@@ -107,13 +121,8 @@ class TokenLoss(TokenClip, KLPenalty, Aggregated):
     def token_loss(self, batch: Batch, new: Forward, sums: TokenSums, stats: dict[str, float]) -> Loss:
         """Sum of the clipped surrogate plus the penalty; ``stats`` are added to its own."""
         policy, shut_T = self.surrogate(bounded(new.logp_T - batch.old_logp_T), sums.plus_T, sums.minus_T)
-        total, kl = self.penalised(policy, batch, new, sums.weight_T)
-        own = floats(
-            policy=policy,
-            clip_fraction=weighted_mean(shut_T, sums.count_T.double()),
-            entropy=weighted_mean(new.entropy_T, sums.weight_T),
-        )
-        return Loss(total, own | kl | stats)
+        own = floats(policy=policy, clip_fraction=weighted_mean(shut_T, sums.count_T.double()))
+        return self.penalised(policy, batch, new, sums.weight_T, own | stats)
 
 
 def sums_over_episodes(batch: Batch, adv_L: Tensor, weight_L: Tensor, count_L: Tensor) -> TokenSums:
@@ -122,5 +131,4 @@ def sums_over_episodes(batch: Batch, adv_L: Tensor, weight_L: Tensor, count_L: T
     def share(x_L: Tensor) -> Tensor:
         return batch.to_tokens(batch.sum_below(x_L))
 
-    plus_L, minus_L = weight_L * adv_L.clamp_min(0), weight_L * adv_L.clamp_max(0)
-    return TokenSums(share(plus_L), share(minus_L), share(count_L), share(weight_L))
+    return TokenSums(*map(share, (*sides(adv_L, weight_L), count_L, weight_L)))

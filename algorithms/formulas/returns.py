@@ -12,17 +12,12 @@ of single episodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 
-from agents.tree import Batch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agents.tree import Batch, Tensor
 
 
 class Backup(StrEnum):
@@ -109,21 +104,22 @@ class TurnRows:
     """How many episodes the row stands for."""
     turns: int
     """Turns of the longest episode."""
+    actions: int
+    """Actions of the batch."""
 
     @classmethod
     def of(cls, batch: Batch, count_L: Tensor) -> TurnRows:
         """The rows of the batch, a leaf standing for ``count_L`` episodes."""
+        action_P, leaf_P = batch.pairs()
         span_A = batch.hi_A - batch.lo_A
         first_A = span_A.cumsum(0) - span_A
-        action_P = torch.repeat_interleave(torch.arange(span_A.numel(), device=span_A.device), span_A)
         row_P = torch.arange(action_P.numel(), device=span_A.device)
-        leaf_P = batch.lo_A[action_P] + row_P - first_A[action_P]
         before_P = batch.prev_S[batch.state_A[action_P]]
         later_P = before_P >= 0
         parent_P = first_A[before_P[later_P]] + leaf_P[later_P] - batch.lo_A[before_P[later_P]]
         next_P = torch.full_like(row_P, -1).index_put((parent_P,), row_P[later_P])
         turns = int(torch.bincount(leaf_P).max()) if row_P.numel() else 0
-        return cls(action_P, leaf_P, next_P, count_L[leaf_P], turns)
+        return cls(action_P, leaf_P, next_P, count_L[leaf_P], turns, span_A.numel())
 
     def rest(self, x_P: Tensor, discount: float) -> Tensor:
         """y_P = x_P + discount * y of the same episode's next turn: G = r + discount G, or GAE from its deltas."""
@@ -132,32 +128,63 @@ class TurnRows:
             y_P = x_P + discount * torch.cat([y_P, y_P.new_zeros(1)])[self.next_P]
         return y_P
 
-    def per_action(self, x_P: Tensor, actions: int) -> Tensor:
-        """x_A: the sum over the rows of each of the batch's ``actions``."""
-        return x_P.new_zeros(actions).index_add(0, self.action_P, x_P)
+    def per_action(self, x_P: Tensor) -> Tensor:
+        """x_A: the sum over the rows of each action."""
+        return x_P.new_zeros(self.actions).index_add(0, self.action_P, x_P)
+
+    def mean_per_action(self, x_P: Tensor) -> Tensor:
+        """x_A: the mean over the episodes that took each action; 0 where none counts."""
+        return self.per_action(x_P * self.count_P) / self.per_action(self.count_P).clamp_min(1)
 
 
-def bi_level_gae(
-    reward_T: Tensor,
-    value_T: Tensor,
-    ends: Sequence[int],
-    discount: float,
-    gae_lambda: float,
-    turn_discount: float,
-) -> Tensor:
-    """A_T of one episode's sampled tokens: GAE over turns, whose returns are then the rewards of GAE over tokens.
+@dataclass(frozen=True)
+class Turns:
+    """The turns that formulas along the tree run over, with where each stands in the batch's tree."""
 
-    ``ends`` are the places of each turn's last token, ascending; tokens after the last of them have no turn and A = 0.
-    Turns: A_k = delta_k + turn_discount lambda A_{k+1}, delta_k = R_k + turn_discount V_{k+1} - V_k with R_k the sum of
-    the turn's rewards and V_k the value at its end. Tokens: GAE with ``discount`` within each turn alone, with
-    A_k + V_k paid at its end [VAGEN, RAGEN].
-    """
-    adv_T = torch.zeros_like(value_T)
-    later, later_value = value_T.new_zeros(()), value_T.new_zeros(())
-    for start, end in reversed(list(zip([0, *(e + 1 for e in ends)], ends, strict=False))):
-        delta = reward_T[start : end + 1].sum() + turn_discount * later_value - value_T[end]
-        later, later_value = delta + turn_discount * gae_lambda * later, value_T[end]
-        adv_T[end] = later  # paid A_k + V_k, worth V_k, and nothing comes after it in this turn
-        for t in range(end - 1, start - 1, -1):
-            adv_T[t] = discount * value_T[t + 1] - value_T[t] + discount * gae_lambda * adv_T[t + 1]
-    return adv_T
+    batch: Batch
+    """Actions, states and leaves as these formulas see them; its tokens are those of the tree."""
+    action_P: Tensor
+    """The tree's action of each turn."""
+    state_Q: Tensor
+    """The tree's state of each state."""
+    actions: int
+    """Actions of the tree."""
+
+    @classmethod
+    def shared(cls, batch: Batch) -> Turns:
+        """The tree's own: a turn of several episodes is one, worth the mean over what followed."""
+        every = torch.arange(max(batch.state_A.numel(), batch.prev_S.numel()), device=batch.state_A.device)
+        return cls(batch, every[: batch.state_A.numel()], every[: batch.prev_S.numel()], batch.state_A.numel())
+
+    @classmethod
+    def apart(cls, batch: Batch) -> Turns:
+        """Every episode as a chain of its own: sharing the tree changes nothing at all."""
+        rows = TurnRows.of(batch, batch.count_L * (~batch.fault_L & batch.return_L.isfinite()))
+        turns, leaves = rows.action_P.numel(), batch.leaf_L.numel()
+        row_P = torch.arange(turns, device=rows.action_P.device)
+        last_P = rows.next_P < 0
+        next_P = torch.where(last_P, turns + rows.leaf_P, rows.next_P)
+        state_Q = torch.cat([batch.state_A[rows.action_P], batch.leaf_L])
+        prev_Q = torch.full_like(state_Q, -1).index_put((next_P,), row_P)
+        chains = replace(
+            batch,
+            state_A=row_P,
+            next_A=next_P,
+            reward_A=batch.reward_A[rows.action_P],
+            count_A=rows.count_P,
+            lo_A=rows.leaf_P,
+            hi_A=rows.leaf_P + 1,
+            prev_S=prev_Q,
+            terminated_S=batch.terminated_S[state_Q],
+            leaf_L=turns + torch.arange(leaves, device=row_P.device),
+        )
+        return cls(chains, rows.action_P, state_Q, batch.state_A.numel())
+
+    def per_action(self, x_P: Tensor) -> Tensor:
+        """x_A: the sum over the turns of each action of the tree."""
+        return x_P.new_zeros(self.actions).index_add(0, self.action_P, x_P)
+
+    def mean_per_action(self, x_P: Tensor) -> Tensor:
+        """x_A: the mean over the episodes that took each action; 0 where none counts."""
+        count_P = self.batch.count_A
+        return self.per_action(x_P * count_P) / self.per_action(count_P).clamp_min(1)

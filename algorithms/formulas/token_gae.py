@@ -10,14 +10,10 @@ order, P rows = sampled tokens of single episodes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
-from agents.tree import Batch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agents.tree import Batch, Tensor
 
 
 def token_gae(
@@ -39,6 +35,18 @@ def token_gae(
     return adv_LC
 
 
+def in_time(leaf_P: Tensor, leaves: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(order_P, column_P, length_L): rows of a batch, depth first, put episode by episode; which of its episode's rows
+    each then is, from 0; and how many rows each episode has.
+
+    Depth first, what is done comes after all that led to it: the order is that of time in each episode.
+    """
+    order_P = leaf_P.argsort(stable=True)
+    length_L = torch.bincount(leaf_P, minlength=leaves)
+    first_L = length_L.cumsum(0) - length_L
+    return order_P, torch.arange(leaf_P.numel(), device=leaf_P.device) - first_L[leaf_P[order_P]], length_L
+
+
 @dataclass(frozen=True)
 class TokenRows:
     """Every sampled token of every episode, also of those that share it: episode by episode, in the order of time."""
@@ -58,12 +66,8 @@ class TokenRows:
         token_P = torch.repeat_interleave(token_N, span_N)
         start_P = torch.repeat_interleave(span_N.cumsum(0) - span_N - lo_N, span_N)
         leaf_P = torch.arange(token_P.numel(), device=token_P.device) - start_P
-        order_P = leaf_P.argsort(stable=True)  # depth-first order is the order of time along a path
-        token_P, leaf_P = token_P[order_P], leaf_P[order_P]
-        length_L = torch.bincount(leaf_P, minlength=batch.leaf_L.numel())
-        first_L = length_L.cumsum(0) - length_L
-        column_P = torch.arange(token_P.numel(), device=token_P.device) - first_L[leaf_P]
-        return cls(token_P, leaf_P, column_P, length_L)
+        order_P, column_P, length_L = in_time(leaf_P, batch.leaf_L.numel())
+        return cls(token_P[order_P], leaf_P[order_P], column_P, length_L)
 
     def matrix(self, x_P: Tensor) -> Tensor:
         """x_LC: a row for each episode, 0 after its last token."""

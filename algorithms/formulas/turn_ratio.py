@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 
-from agents.tree import Batch
-from algorithms.formulas.maths import bounded, clipped, surrogate
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from agents.tree import Batch, Tensor
+from algorithms.formulas.groups import turn_lengths
+from algorithms.formulas.maths import bounded, clipped, sides, surrogate
 
 
 class TurnRatio(StrEnum):
@@ -43,39 +40,33 @@ class TurnClip:
     def turn_loss(
         self, batch: Batch, logp_T: Tensor, plus_A: Tensor, minus_A: Tensor, weight_A: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """`turn_policy_loss` with these settings."""
-        return turn_policy_loss(batch, logp_T, plus_A, minus_A, weight_A, self.ratio, self.clip, self.dual_clip)
+        """Sum over turns of -weight min(rho A, clip(rho, 1 - clip, 1 + clip) A), dual-clipped; and the share clipped.
+
+        rho is the ratio of a turn, the geometric mean of its tokens' ratios, or that of a token, over a turn's tokens
+        of which ``token`` takes the mean [PPO, arXiv 1707.06347; dual clip, arXiv 1912.09729].
+        """
+        delta, length_A = logp_T - batch.old_logp_T, batch.per_action(torch.ones_like(logp_T)).clamp_min(1)
+        plus, minus, weight = plus_A, minus_A, weight_A
+        if self.ratio == TurnRatio.TOKEN:
+            plus, minus, weight = (batch.to_tokens(x_A / length_A) for x_A in (plus, minus, weight))
+        else:
+            delta = batch.per_action(delta)
+        if self.ratio == TurnRatio.TURN_MEAN:
+            delta = delta / length_A
+        delta, clips = bounded(delta), (self.clip, self.clip, self.dual_clip)
+        return surrogate(delta, plus, minus, *clips).sum(), (weight * clipped(delta, plus, minus, *clips)).sum()
 
     def mean_turn_loss(self, batch: Batch, logp_T: Tensor, adv_A: Tensor, count_A: Tensor) -> tuple[Tensor, Tensor]:
-        """`turn_policy_loss` as a mean over turns, each taken by ``count_A`` episodes with one advantage for all."""
-        weight_A = count_A / count_A.sum().clamp_min(1).double()
-        sums = (weight_A * adv_A.clamp_min(0), weight_A * adv_A.clamp_max(0), weight_A)
-        return self.turn_loss(batch, logp_T, *sums)
+        """`turn_loss` as a mean over turns, each taken by ``count_A`` episodes with one advantage for all."""
+        weight_A = mean_weight(count_A * said(batch))
+        return self.turn_loss(batch, logp_T, *sides(adv_A, weight_A), weight_A)
 
 
-def turn_policy_loss(
-    batch: Batch,
-    logp_T: Tensor,
-    plus_A: Tensor,
-    minus_A: Tensor,
-    weight_A: Tensor,
-    ratio: TurnRatio,
-    clip: float,
-    dual_clip: float,
-) -> tuple[Tensor, Tensor]:
-    """Sum over turns of -weight min(rho A, clip(rho, 1 - clip, 1 + clip) A), dual-clipped; and the share clipped.
+def said(batch: Batch) -> Tensor:
+    """said_A: True for the turns of which a token is left, where a mask takes tokens out."""
+    return turn_lengths(batch) > 0
 
-    rho is the ratio of a turn, the geometric mean of its tokens' ratios, or that of a token, over a turn's tokens of
-    which ``token`` takes the mean [PPO, arXiv 1707.06347; dual clip, arXiv 1912.09729].
-    """
-    delta, length_A = logp_T - batch.old_logp_T, batch.per_action(torch.ones_like(logp_T))
-    plus, minus, weight = plus_A, minus_A, weight_A
-    if ratio == TurnRatio.TOKEN:
-        plus, minus, weight = (batch.to_tokens(x_A / length_A) for x_A in (plus, minus, weight))
-    else:
-        delta = batch.per_action(delta)
-    if ratio == TurnRatio.TURN_MEAN:
-        delta = delta / length_A
-    delta = bounded(delta)
-    sides = (plus, minus, clip, clip, dual_clip)
-    return surrogate(delta, *sides).sum(), (weight * clipped(delta, *sides)).sum()
+
+def mean_weight(count: Tensor) -> Tensor:
+    """What each turn weighs in a mean over turns, an entry of count c being c of them."""
+    return count / count.sum().clamp_min(1).double()
