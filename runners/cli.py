@@ -10,6 +10,7 @@ from importlib import import_module, metadata
 
 import runners
 from runners.command_line.errors import UserError, run_program
+from runners.command_line.interrupts import raise_again
 
 COMMANDS = {
     "train": ("runners.train", "train an agent with reinforcement learning"),
@@ -17,8 +18,13 @@ COMMANDS = {
     "compare": ("runners.compare", "train several algorithms on the same tasks and budget, and report verdicts"),
     "credit": ("runners.credit", "measure which actions algorithms credit, against the environment's oracle"),
     "view": ("runners.view", "write one HTML file of a run: curves, episodes, trees, tokens"),
+    "export": ("runners.export", "write what a run learned for other programs: adapter or whole model, model card"),
     "play": ("runners.play", "play an environment yourself, with the text that an agent gets"),
     "pretrain": ("runners.pretrain", "make the tiny model for an environment"),
+    "new-env": (
+        "runners.new_env",
+        "write a package with a new environment that passes its tests and trains as it is",
+    ),
     "list": ("runners.list_parts", "list environments, agents, algorithms, engines, judges and workers"),
     "doctor": ("runners.doctor", "report what this machine has, and how to add what is missing"),
 }
@@ -46,7 +52,9 @@ def run_command() -> None:
         raise UserError(f"unknown command {words[0]!r}: {hint}")
     sys.argv = [f"turnwise {words[0]}", *words[1:]]
     runners.check_install()
-    import_module(COMMANDS[words[0]][0]).main()
+    program = import_module(COMMANDS[words[0]][0])
+    raise_again()
+    program.main()
 
 
 def main() -> None:

@@ -1,15 +1,19 @@
-"""Reports what this machine has and what is missing, with the command that adds it. Nothing is changed."""
+"""Reports what this machine has and what is missing, with the command that adds it. Nothing is changed.
+
+turnwise doctor
+turnwise doctor --model FOLDER-OR-HUB-NAME --gpu "H100 80GB"     # what a run would take, from shapes alone
+"""
 
 import sys
 from pathlib import Path
 
-if __package__ in (None, ""):
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
-import runners
-
 if __name__ == "__main__":
-    runners.check_install()
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    import runners
 
+    runners.run("doctor")
+
+import contextlib
 import logging
 import os
 import platform
@@ -19,6 +23,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib import metadata
 from importlib.util import find_spec
+from typing import ClassVar
 
 import torch
 from packaging.requirements import Requirement
@@ -26,9 +31,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from agent_envs.cache import cache_dir
-from runners.command_line.errors import run_program
+from runners.command_line.interrupts import importing
 from runners.command_line.parse import parse
 from runners.command_line.plain import dump_json
+from runners.command_line.small_budget import VARIABLE
+from runners.settings.run_settings import Train, parts_of, settings_of
 
 PACKAGES = ("torch", "transformers", "peft", "gymnasium", "tokenizers")
 EXTRAS = {
@@ -37,6 +44,11 @@ EXTRAS = {
     "math": ("math_verify", "grading of LaTeX answers"),
     "reasoning-gym": ("reasoning_gym", "the environment reasoning_gym"),
     "datasets": ("datasets", "data sets by name and parquet files"),
+    "quantize": ("bitsandbytes", "frozen weights in 4 or 8 bits (--quantize nf4)"),
+    "ray": ("ray", "rollout workers on Ray (--workers ray:2)"),
+    "wikipedia": ("wikipediaapi", "live wikis (--wiki.backend live)"),
+    "zim": ("libzim", "files of Kiwix (--wiki.backend zim)"),
+    "vllm": ("vllm", "the engine vllm (--engine vllm --workers 1); on a CPU install it with scripts/vllm_env.sh"),
 }
 WALLS = ("namespace", "landlock", "docker")
 
@@ -64,8 +76,31 @@ class Finding:
 
 @dataclass(frozen=True)
 class Doctor:
-    """Report what this machine has, and how to add what is missing."""
+    """Report what this machine has, and how to add what is missing. With --model, or --config, and any flags of
+    `turnwise train`: what such a run takes in memory, by the model's shapes alone."""
 
+    json: bool = False
+    """Print JSON."""
+
+
+@dataclass(frozen=True)
+class Estimate(Train):
+    """Report what a run with these settings takes in memory, by the model's shapes alone."""
+
+    COMMON: ClassVar[tuple[str, ...]] = (
+        "model",
+        "gpu",
+        "json",
+        "algo",
+        "token_budget",
+        "slots",
+        "dtype",
+        "quantize",
+        "device",
+    )
+
+    gpu: str = ""
+    """A GPU by name, or by its memory, as 24GB; by default the first of this machine, or its main memory."""
     json: bool = False
     """Print JSON."""
 
@@ -77,20 +112,15 @@ def python() -> Iterator[Finding]:
 def packages() -> Iterator[Finding]:
     """The installed versions, against the ranges that the installed package declares."""
     declared = {r.name: r for r in map(Requirement, metadata.requires("turnwise") or ()) if r.marker is None}
-    for name in PACKAGES:
-        try:
-            result = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            fix = f"pip install '{declared.get(name, name)}'"
-            yield Finding(name, Status.MISSING, "not installed", fix, needed=True)
-            continue
-        allowed = declared[name].specifier if name in declared else None
-        if allowed is not None and not allowed.contains(result, prereleases=True):
-            yield Finding(
-                name, Status.MISSING, f"{result} is not in {allowed}", f"pip install '{declared[name]}'", True
-            )
+    for requirement in (declared.get(name, Requirement(name)) for name in PACKAGES):
+        allowed, problem = requirement.specifier, "not installed"
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            version = metadata.version(requirement.name)
+            problem = "" if allowed.contains(version, prereleases=True) else f"{version} is not in {allowed}"
+        if problem:
+            yield Finding(requirement.name, Status.MISSING, problem, f"pip install '{requirement}'", needed=True)
         else:
-            yield Finding(name, Status.OK, f"{result} ({allowed})")
+            yield Finding(requirement.name, Status.OK, f"{version} ({allowed or 'any version'})")
 
 
 def processor() -> Iterator[Finding]:
@@ -158,16 +188,21 @@ def sandbox() -> Iterator[Finding]:
 
 def extras() -> Iterator[Finding]:
     for extra, (module, purpose) in EXTRAS.items():
-        if find_spec(module) is None:
-            yield Finding(
-                f"extra {extra}", Status.NOTE, f"not installed: {purpose}", f"pip install 'turnwise[{extra}]'"
-            )
-        else:
+        if find_spec(module) is not None:
             yield Finding(f"extra {extra}", Status.OK, purpose)
+            continue
+        fix = f"pip install 'turnwise[{extra}]'"
+        yield Finding(f"extra {extra}", Status.NOTE, f"not installed: {purpose}", fix)
+
+
+def budget() -> Iterator[Finding]:
+    small = os.environ.get(VARIABLE, "")
+    about = f"{small or 'full'}; {VARIABLE}=small bounds updates, steps and tasks, to try commands out"
+    yield Finding("budget", Status.NOTE if small else Status.OK, about, f"unset {VARIABLE}" if small else "")
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    python, packages, processor, memory, gpu, cache, sandbox, extras,
+    python, packages, processor, memory, gpu, cache, budget, sandbox, extras,
 )  # fmt: skip
 
 
@@ -181,7 +216,14 @@ def findings() -> Iterator[Finding]:
 
 
 def main() -> None:
-    settings, _ = parse(Doctor, lambda _: {}, about=Doctor.__doc__ or "")
+    if any(arg.partition("=")[0] in ("--model", "--config", "--init-from", "--gpu") for arg in sys.argv[1:]):
+        asked, parts = parse(Estimate, parts_of)
+        with importing():
+            from runners.sizing.program import show
+
+        show(settings_of(asked, parts), gpu=asked.gpu, as_json=asked.json)
+        return
+    settings, _ = parse(Doctor)
     result = list(findings())
     ready = not any(finding.needed and finding.state == Status.MISSING for finding in result)
     if settings.json:
@@ -196,7 +238,3 @@ def main() -> None:
                 console.print(f"        {escape(one.fix)}", highlight=False, style="dim", soft_wrap=True)
         console.print("Training can start." if ready else "[red]Training cannot start: fix what is missing.[/]")
     sys.exit(0 if ready else 1)
-
-
-if __name__ == "__main__":
-    run_program(main)

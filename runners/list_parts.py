@@ -3,12 +3,11 @@
 import sys
 from pathlib import Path
 
-if __package__ in (None, ""):
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
-import runners
-
 if __name__ == "__main__":
-    runners.check_install()
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    import runners
+
+    runners.run("list_parts")
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -20,10 +19,9 @@ from rich.table import Table
 from agent_envs import registry
 from agent_envs.plugins import Listed
 from agents.engine.registry import ENGINES
-from agents.judge.registry import JUDGES
+from agents.judge.base import JUDGES
 from agents.rollout.registry import AGENTS
 from algorithms import REGISTRY as ALGORITHMS
-from runners.command_line.errors import run_program
 from runners.command_line.parse import parse
 from runners.command_line.plain import dump_json
 from runners.workers.registry import WORKERS
@@ -60,18 +58,17 @@ def show(console: Console) -> None:
         table.add_column(overflow="fold")
         for part in parts:
             origin = f" ({part.origin})" if part.origin else ""
-            text = f"[red]cannot be used:[/] {escape(part.error)}" if part.error else escape(part.description + origin)
+            missing = f" ({part.missing})" if part.missing else ""
+            text = escape(part.description + origin + missing)
+            if part.error:
+                text = f"[red]cannot be used:[/] {escape(part.error)}"
             table.add_row(f"  {escape(part.name)}", text)
         console.print(table)
 
 
 def main() -> None:
-    settings, _ = parse(List, lambda _: {}, about=List.__doc__ or "")
+    settings, _ = parse(List)
     if settings.json:
         print(dump_json({title.lower(): [asdict(p) for p in parts] for title, _, parts in sections()}), end="")
     else:
         show(Console())
-
-
-if __name__ == "__main__":
-    run_program(main)

@@ -3,29 +3,35 @@
     turnwise play --env wiki --split test
 
 Invariant: between the headings stands what ``rollout.react`` gives a model, word for word: system prompt, task, then
-the observation after each turn; only characters that a terminal would obey or hide are written out, as ⟨U+001B⟩. What
-is typed is the turn, word for word too.
+the observation after each turn. Only characters that a terminal would obey or hide are written out, as ⟨U+001B⟩, and on
+a terminal lines are broken between words. What is typed is the turn, word for word too.
 """
 
 import sys
 from pathlib import Path
 
-if __package__ in (None, ""):
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
-import runners
-
 if __name__ == "__main__":
-    runners.check_install()
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    import runners
+
+    runners.run("play")
 
 import contextlib
+import json
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
 from agent_envs import registry
-from agent_envs.core import TextEnv
-from runners.command_line.errors import run_program
+from agent_envs.core import SPLITS, TextEnv
+from agent_envs.ranges import check_name, check_ranges
+from agent_envs.tools import Tool
+from agents.text.tool_calls import HERMES
+from runners.command_line.blame import blamed
 from runners.command_line.parse import parse
 
 HELP = """\
@@ -50,6 +56,13 @@ class Play:
     """Id of a task of any split; without it one is drawn."""
     seed: int | None = None
     """Seed of the draw and of the environment; without it every game differs."""
+    tools: bool = False
+    """Actions are calls of tools, as with --chat.tools on: {"name": …, "arguments": {…}} is one."""
+
+    def __post_init__(self) -> None:
+        check_name(self, "split", SPLITS)
+        if self.seed is not None:
+            check_ranges(self, seed=(0, 2**63 - 1))
 
 
 def shown(text: str) -> str:
@@ -74,26 +87,35 @@ class Game:
     def __init__(self, env: TextEnv, read: Callable[[], str], write: Callable[[str], None]) -> None:
         self.env, self.read, self.write = env, read, write
         self.past: list[Moment] = []
+        self.tools: Sequence[Tool] = ()
         self.info: Mapping[str, Any] = {}
         self.now: Moment
+        self.system = ""
 
     def play(self, seed: int | None, options: Mapping[str, Any]) -> None:
         """Plays to the end, or until the person stops. Raises SettingsError for a task that there is not."""
         user, info = self.env.reset(seed=seed, options=dict(options))
         self.now = Moment(self.env, user)
         self.write(f"{self.env.name}, task {shown(info['task'])}; :help explains what can be typed\n")
-        self.show("system", self.env.system_prompt())
-        self.show("task", user)
+        self.tools = info.get("tools", ())
+        self.system = info["instructions"] if self.tools else self.env.system_prompt()
+        self.begin(user)
         ended = "stopped"
         with contextlib.suppress(EOFError, KeyboardInterrupt):
             ended = self.turns()
         self.summary(ended)
 
+    @property
+    def left(self) -> int:
+        """Turns that are left."""
+        env = self.now.env
+        return (env.max_turns if env.task_turns is None else env.task_turns) - self.now.turns
+
     def turns(self) -> str:
         """Turn after turn; returns how the episode ended."""
         while (text := self.turn()) is not None:
             self.past.append(Moment(self.now.env.fork(), *self._told()))
-            observation, reward, terminated, truncated, self.info = self.now.env.step(text)
+            observation, reward, terminated, truncated, self.info = self.now.env.step(self.said(text))
             self.now = Moment(self.now.env, observation, self.now.reward + reward, self.now.turns + 1)
             if terminated or truncated:
                 # An agent never reads what comes with the end.
@@ -129,8 +151,7 @@ class Game:
             env = self.now.env
             self.write(f"hint: {shown(env.expert())}\n" if env.has_expert else "this environment has no expert\n")
         elif line == ":task":
-            self.show("system", self.now.env.system_prompt())
-            self.show("task", self.now.env.task.prompt)
+            self.begin(self.now.env.task.prompt)
         elif line == ":undo" and self.past:
             self.now = self.past.pop()
             self.show("observation" if self.now.turns else "task", self.now.observation)
@@ -138,6 +159,17 @@ class Game:
             self.write("no turn has been played yet\n")
         else:
             self.write(f"no command {shown(line)}: :help names them; to say it, begin the line with ::\n")
+
+    def begin(self, user: str) -> None:
+        """Shows what an agent gets first. How tools are written is up to a model's chat template."""
+        self.show("system", self.system)
+        if self.tools:
+            self.show("tools", "\n".join(json.dumps(tool, ensure_ascii=False) for tool in self.tools))
+        self.show("task", user)
+
+    def said(self, text: str) -> str:
+        """The turn that was typed: where there are tools, an object is a call."""
+        return HERMES.turn(f"<tool_call>{text}</tool_call>", self.tools) if self.tools and text[:1] == "{" else text
 
     def show(self, heading: str, text: str) -> None:
         self.write(f"── {heading} ──\n{shown(text)}\n")
@@ -153,12 +185,15 @@ class Game:
         return self.now.observation, self.now.reward, self.now.turns
 
 
-def read_line() -> str:
-    """A line from a person at a terminal, or from a script, whose lines are repeated so that the output reads whole."""
+def read_line(left: int) -> str:
+    """A line from a person at a terminal, or from a script, whose lines are repeated so that the output reads whole.
+
+    ``left`` is the number of turns that are left.
+    """
     if sys.stdin.isatty():
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 (input() edits lines with it)
-        return input("> ")
+        return input(f"{left} turn{'s'[: left != 1]} left> ")
     line = sys.stdin.readline()
     if not line:
         raise EOFError
@@ -168,21 +203,27 @@ def read_line() -> str:
 
 
 def write(text: str) -> None:
+    """Prints a text; on a terminal its lines are broken between words."""
+    if sys.stdout.isatty():
+        console = Console()
+        text = "\n".join(line.rstrip(" ") for part in text.split("\n") for line in wrapped(part, console))
     print(text, flush=True)
 
 
+def wrapped(line: str, console: Console) -> list[str]:
+    """A line in pieces that fit, as wide as the characters are shown; an empty one is one piece."""
+    return [str(piece) for piece in Text(line).wrap(console, console.width)] or [""]
+
+
 def main() -> None:
-    play, parts = parse(
-        Play, lambda chosen: {chosen.env: registry.env_class(chosen.env).Config}, about=Play.__doc__ or ""
-    )
+    play, parts = parse(Play, lambda chosen: {chosen.env: registry.env_class(chosen.env).Config})
     for stream in (sys.stdin, sys.stdout):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     env = registry.make(play.env, parts[play.env])
     try:
-        Game(env, read_line, write).play(play.seed, {"task": play.task} if play.task else {"split": play.split})
+        game = Game(env, lambda: read_line(game.left), write)
+        with blamed(play.env, "in play"):
+            drawn = {"task": play.task} if play.task else {"split": play.split}
+            game.play(play.seed, drawn | ({"tools": True} if play.tools else {}))
     finally:
         env.close()
-
-
-if __name__ == "__main__":
-    run_program(main)

@@ -13,12 +13,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-if __package__ in (None, ""):
-    sys.path[0] = str(Path(__file__).resolve().parent.parent)
-import runners
-
 if __name__ == "__main__":
-    runners.check_install()
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+    import runners
+
+    runners.run("train")
 
 import gc
 from collections.abc import Sequence
@@ -26,8 +25,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from runners.command_line.errors import UserError, run_program
-from runners.command_line.plain import dump_json
+from runners.command_line.errors import UserError
+from runners.command_line.interrupts import importing
+from runners.command_line.program import command
+from runners.settings.fitting import check_fit
 from runners.settings.run_settings import Train, read_settings
 
 if TYPE_CHECKING:
@@ -43,18 +44,23 @@ def begin(argv: Sequence[str], console: Console) -> Training:
         words = [flag, value, *argv[1:]] if joined else list(argv)
         if len(words) != 2 or flag != "--resume":
             raise UserError("--resume RUN stands alone: the run's own settings are in RUN/config.yaml")
-        from runners.training import start
+        with importing():
+            from runners.training import start
 
         return start.resume(Path(words[1]), console)
     settings = read_settings(argv, about=f"{Train.__doc__ or ''} {RESUME}")
-    from runners.training import start
+    check_fit(settings)
+    with importing():
+        from runners.training import start
 
-    return start.begin(settings, console)
+    return start.begin(settings, console, argv)
 
 
 def main() -> None:
     with begin(sys.argv[1:], Console()) as training:
+        from runners.training.closing import closing
         from runners.training.interrupts import Stopped
+        from runners.viewer.build import write_view
 
         gc.collect()
         gc.freeze()  # what was made so far stays: later collections, which stop everything, need not look at it
@@ -62,10 +68,9 @@ def main() -> None:
             summary = training.run()
         except Stopped as stop:
             after = training.update
-            print(f"stopped by {stop} after update {after}; go on with --resume {training.folder}", file=sys.stderr)
+            resume = f"{command('train')} --resume {training.folder}"
+            print(f"stopped by {stop} after update {after}; go on with {resume}", file=sys.stderr)
             sys.exit(stop.status)
-    print(dump_json(summary, indent=None).strip())
-
-
-if __name__ == "__main__":
-    run_program(main)
+    page = write_view(training.folder)
+    for line in closing(training.train, training.folder, summary, page):
+        print(line)

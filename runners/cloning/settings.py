@@ -19,9 +19,9 @@ class PretrainSettings:
     flaw: float = 0.65
     """Probability of the demonstrator's systematic mistake, wherever it can be made."""
     demonstrations: int = 15000
-    """Episodes of the scripted expert on training tasks."""
+    """Episodes of the scripted expert on training tasks; of each environment, where there are several."""
     steps: int = 2000
-    """Gradient steps."""
+    """Gradient steps; this many for each environment, where there are several."""
     batch: int = 8
     """Demonstrations per step."""
     muon_lr: float = 0.02
@@ -49,7 +49,11 @@ class PretrainSettings:
     """Shape of the transformer."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, ValueError, "pretrain: ", drill_texts=0, read=0, recall=0, predict=0)
+        weights = dict.fromkeys(("read", "recall", "predict"), (0, 1e6))
+        rates = dict.fromkeys(("muon_lr", "adam_lr"), (0, 100))
+        counts = dict.fromkeys(("demonstrations", "steps"), (1, 10_000_000))
+        bounds = {**weights, **rates, **counts, "seed": (0, 2**63 - 1), "drill_texts": (0, 10_000_000)}
+        check_ranges(self, ValueError, "pretrain: ", **bounds, batch=(1, 65_536), warmup=0, flaw=(0, 1), drills=(0, 1))
         if self.drill_texts and not self.drills:
             raise ValueError("pretrain: drill_texts only works with drills above 0")
         if self.read and not self.drills:

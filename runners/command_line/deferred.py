@@ -14,6 +14,8 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
+from runners.command_line.interrupts import importing
+
 HEAVY = ("torch", "transformers", "peft", "matplotlib", "tantivy")
 _LOCK = RLock()
 
@@ -25,7 +27,8 @@ class Deferred(ModuleType):
         with _LOCK:
             if sys.modules.get(self.__name__) is self:
                 del sys.modules[self.__name__]
-                real = importlib.import_module(self.__name__)
+                with importing():
+                    real = importlib.import_module(self.__name__)
                 self.__dict__.update(real.__dict__)
         return getattr(sys.modules[self.__name__], name)
 

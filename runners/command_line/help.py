@@ -44,17 +44,16 @@ def short_help(
             lines += ["", *textwrap.wrap(f"{prefix}: {_first_sentence(type(part).__doc__ or '')}", width)]
         for name, default, text in shown:
             lines += _entry(f"--{prefix}.{_dashed(name)}", default, text, width)
-    lines += ["", "Further flags:"]
     hidden = [("", len(_flags(top, None)) - len(_flags(top, common)), type(top).__doc__ or "")]
     hidden += [
         (f"{prefix}.", len(_flags(part, None)) - (len(_flags(part, None)[:SHOWN]) if i < DETAILED else 0), part.__doc__)
         for i, (prefix, part) in enumerate(parts.items())
     ]
-    for prefix, count, text in hidden:
-        if count:
-            lines += _entry(
-                f"--{prefix}…", f"{count} flag{'s'[: count > 1]}", _first_sentence(text) if prefix else "", width
-            )
+    further = [one for one in hidden if one[1]]
+    lines += ["", "Further flags:"] if further else []
+    for prefix, count, text in further:
+        about = _first_sentence(text) if prefix else ""
+        lines += _entry(f"--{prefix}…", f"{count} flag{'s'[: count > 1]}", about, width)
     lines += ["", *textwrap.wrap("--help-all lists every flag with its full text. --config FILE reads YAML.", width)]
     return "\n".join(lines) + "\n"
 

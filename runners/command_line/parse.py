@@ -18,38 +18,53 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
-import yaml
 
 from runners.command_line import deferred
 from runners.command_line.errors import UserError
 from runners.command_line.help import short_help
-from runners.command_line.plain import plain
+from runners.command_line.plain import load_yaml, plain, read_text
+from runners.command_line.small_budget import bounded
 
 T = TypeVar("T")
 
 
 def parse(
-    first: type[T], parts: Callable[[T], Mapping[str, Any]], argv: Sequence[str] | None = None, *, about: str
+    first: type[T],
+    parts: Callable[[T], Mapping[str, Any]] = lambda _: {},
+    argv: Sequence[str] | None = None,
+    *,
+    about: str | None = None,
 ) -> tuple[T, dict[str, Any]]:
-    """Reads a command line in two stages.
+    """Reads a command line in two stages. ``about`` is what ``--help`` says, by default the docstring of ``first``.
 
     Stage one reads the fields of ``first`` (which environment, which algorithm, …); ``parts`` then names the settings
     classes of what was chosen, or gives an instance where the defaults are others, and stage two reads everything, each
     part under its own prefix. ``--config FILE`` gives defaults from a YAML, TOML or JSON file: fields of ``first`` at
     the top, each part under its name. A static method ``first.adopted`` may turn what other programs call their
-    settings into ours. Raises UserError.
+    settings into ours, and ``first.usual`` may name other defaults for what stage one has chosen. Raises UserError.
     """
-    args = list(sys.argv[1:] if argv is None else argv)
+    args, about = list(sys.argv[1:] if argv is None else argv), about or first.__doc__ or ""
     wants_help, wants_all = any(a in ("-h", "--help") for a in args), "--help-all" in args
     file, rest = _config_flag(args)
+    rest = joined(rest, [name for name, hint in get_type_hints(first).items() if hint == tuple[str, ...]])
     known = [a for a in rest if a not in ("-h", "--help", "--help-all")]
-    values = _read(file) if file else {}
+    values = read_file(file) if file else {}
     adopted: Callable[[Mapping[str, Any]], dict[str, Any]] = getattr(first, "adopted", dict)
     values = adopted(values)
     top_fields = {f.name for f in dataclasses.fields(first)}  # type: ignore[arg-type]
-    top = _build(first, {k: v for k, v in values.items() if k in top_fields}, where=str(file))
+    values_of_top = {k: v for k, v in values.items() if k in top_fields}
+    where = str(file or "defaults")
+    top = _build(first, values_of_top, where=where)
     top_type: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(first)
-    chosen, _ = _one_line(lambda: tyro.cli(top_type, args=known, default=top, return_unknown_args=True, add_help=False))
+
+    def stage_one(default: T) -> Any:
+        return tyro.cli(top_type, args=known, default=default, return_unknown_args=True, add_help=False)[0]
+
+    owners: dict[str, tuple[str, type]] = {first.__name__: ("", first)}
+    chosen = _one_line(lambda: stage_one(top), owners)
+    usual: Callable[[], Mapping[str, Any]] = getattr(chosen, "usual", dict)
+    top = _build(first, {**usual(), **values_of_top}, where=where)
+    chosen = _one_line(lambda: stage_one(top), owners)
     try:
         named = dict(parts(chosen))
         classes = {name: part if isinstance(part, type) else type(part) for name, part in named.items()}
@@ -64,8 +79,10 @@ def parse(
         ("top", Annotated[first, tyro.conf.arg(name="")], dataclasses.field(default=top))
     ]
     for name, part in classes.items():
-        usual = {} if named[name] is part else plain(named[name])
-        default: Any = _build(part, {**usual, **(values.get(name) or {})}, where=f"{file}: {name}")
+        given = {} if named[name] is part else plain(named[name])
+        if not isinstance(values.get(name) or {}, Mapping):
+            raise UserError(f"{where}: {name} must hold settings by name")
+        default: Any = _build(part, {**given, **(values.get(name) or {})}, where=f"{where}: {name}")
         fields.append((name, part, dataclasses.field(default=default)))
     run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
     both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)
@@ -78,12 +95,40 @@ def parse(
         choices: Callable[[], Mapping[str, Sequence[str]]] = getattr(first, "choices", dict)
         print(short_help(_program(), about, chosen, defaults, choices()), end="")
         sys.exit(0)
-    parsed, stray = _one_line(lambda: tyro.cli(both, args=known, return_unknown_args=True))
+    for name, part in classes.items():
+        owners[name.replace("_", "-")] = (f"{name}.", part)
+        for field, hint in get_type_hints(part).items():
+            if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+                owners[f"{name}.{field}".replace("_", "-")] = (f"{name}.{field}.", hint)
+    parsed, stray = _one_line(lambda: tyro.cli(both, args=known, return_unknown_args=True), owners)
     if stray:
         flags = [f"--{f.name}" for f in dataclasses.fields(first)]  # type: ignore[arg-type]
         flags += [f"--{name}.{f.name}" for name, part in classes.items() for f in dataclasses.fields(part)]
         raise UserError(_unknown(stray[0], [flag.replace("_", "-") for flag in flags]))
-    return parsed.top, {name: getattr(parsed, name) for name in classes}
+    return bounded(parsed.top), {name: bounded(getattr(parsed, name)) for name in classes}
+
+
+def joined(argv: Sequence[str], lists: Sequence[str]) -> list[str]:
+    """The words with each flag of a list once: ``--env wiki --env math`` means ``--env wiki math``."""
+    flags = {f"--{name}".replace("_", "-") for name in lists}
+    parts: list[list[str]] = []
+    of_flag: dict[str, list[str]] = {}
+    part: list[str] | None = None
+    """That of the list whose values are being read."""
+    for word in argv:
+        flag, equals, value = word.partition("=")
+        if flag in flags:
+            if flag not in of_flag:
+                of_flag[flag] = [flag]
+                parts.append(of_flag[flag])
+            part = of_flag[flag]
+            part += [value] if equals else []
+        elif part is None or word.startswith("-"):
+            part = None
+            parts.append([word])
+        else:
+            part.append(word)
+    return [word for part in parts for word in part]
 
 
 def _program() -> str:
@@ -97,8 +142,11 @@ def _unknown(flag: str, known: list[str]) -> str:
     return f"unknown flag {flag}: {hint}"
 
 
-def _one_line(call: Callable[[], Any]) -> Any:
-    """Calls tyro and turns its boxed complaint into a UserError of one line."""
+def _one_line(call: Callable[[], Any], owners: Mapping[str, tuple[str, type]]) -> Any:
+    """Calls tyro and turns its boxed complaint into a UserError of one line.
+
+    ``owners``: what tyro calls a settings class, to the prefix of its flags and the class.
+    """
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed), deferred.hidden():
@@ -106,15 +154,28 @@ def _one_line(call: Callable[[], Any]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-    words = (line.strip("│╭╮╰╯─ ") for line in printed.getvalue().splitlines())
+    # Where the output is not Unicode the box is made of - | and +.
+    words = (re.sub("-{3,}", "", line).strip("│╭╮╰╯─|+ ") for line in printed.getvalue().splitlines())
     text = " ".join(w for w in words if w and not w.startswith("For full helptext")).partition(" Argument helptext:")[0]
     for boxed in ("Parsing error ", "Value error ", "Missing argument ", "Error parsing "):
         text = text.removeprefix(boxed)
     for pattern, plainly in _PLAINLY:
         text = re.sub(pattern, plainly, text)
-    # An environment's settings name it themselves, also to those who make them without a program.
+    raise UserError(_flagged(text, owners))
+
+
+def _flagged(text: str, owners: Mapping[str, tuple[str, type]]) -> str:
+    """A complaint of a settings class; where it begins with one of its fields, the flag stands in the field's place."""
     part, _, rest = text.partition(": ")
-    raise UserError(rest if rest.startswith(f"{part}: ") else text)
+    if part not in owners:
+        return text
+    prefix, settings = owners[part]
+    # Some settings name themselves, also to those who make them without a program.
+    rest = rest.removeprefix(f"{prefix[:-1]}: ") if prefix else rest
+    word, _, after = re.sub(r"^\w+(: |\.)(?=\w)", "", rest).partition(" ")
+    if word in {f.name for f in dataclasses.fields(settings)}:
+        return f"--{prefix}{word} ".replace("_", "-") + after
+    return f"{prefix[:-1]}: {rest}" if prefix else rest
 
 
 _PLAINLY = (
@@ -125,9 +186,10 @@ _PLAINLY = (
     (r"^(--\S+): invalid literal for int\(\) with base 10: (.*)$", r"\1 must be a whole number, not \2"),
     (r"^(--\S+): could not convert string to float: (.*)$", r"\1 must be a number, not \2"),
     (r"^\[PATH\]: expected str.*$", "one path is expected, and no flag of another name: --help shows both"),
+    (r"^(--\S+): no type matching \S+ could be instantiated from \[(.*?)\]\..*$", r"\1 cannot be \2"),
     (r"^Missing value for argument '(.*?)'\..*$", r"\1 needs a value"),
 )
-"""What tyro says, and how it is said here."""
+"""Messages of tyro, and how we word them."""
 
 
 def _config_flag(args: list[str]) -> tuple[Path | None, list[str]]:
@@ -141,14 +203,29 @@ def _config_flag(args: list[str]) -> tuple[Path | None, list[str]]:
     return None, args
 
 
-def _read(file: Path) -> dict[str, Any]:
+def named(argv: Sequence[str]) -> tuple[set[str], set[str], str]:
+    """Settings that a command line names: by flags, and in its settings file; and the name of that file.
+
+    A field of a part is ``part.field``.
+    """
+    file, rest = _config_flag(list(argv))
+    flags = {arg[2:].partition("=")[0].replace("-", "_") for arg in rest if arg.startswith("--")}
+    values = read_file(file) if file else {}
+    inner = {f"{part}.{key}" for part, block in values.items() if isinstance(block, Mapping) for key in block}
+    return flags | {flag.removeprefix("no_") for flag in flags}, {*values, *inner}, file.name if file else ""
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    """The values of a settings file in YAML, TOML or JSON. Raises UserError."""
     try:
-        text = file.read_text("utf-8")
+        text = read_text(file)
         readers: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
-        values = readers.get(file.suffix, yaml.safe_load)(text)
+        values = readers.get(file.suffix, load_yaml)(text)
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, yaml.YAMLError) as error:
+    except RecursionError:
+        raise UserError(f"{file} is nested too deeply") from None
+    except ValueError as error:
         raise UserError(f"{file} is not valid YAML, TOML or JSON: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict):
         raise UserError(f"{file} must hold settings by name")
@@ -162,10 +239,15 @@ def _build(cls: type[T], values: Mapping[str, Any], *, where: str) -> T:
     for key in values:
         if key not in fields:
             raise UserError(f"{where}: unknown key {key!r}; {cls.__name__} has {', '.join(sorted(fields))}")
+    plainly: dict[str, Any] = {}
     try:
-        return cls(**{key: _coerce(value, hints[key]) for key, value in values.items()})
+        for key, value in values.items():
+            where_now = f"{where}: {key}"
+            plainly[key] = _coerce(value, hints[key])
+        where_now = where
+        return cls(**plainly)
     except (TypeError, ValueError) as error:
-        raise UserError(f"{where}: {error}") from None
+        raise UserError(f"{where_now}: {error}") from None
 
 
 def _coerce(value: Any, hint: Any) -> Any:

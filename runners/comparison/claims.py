@@ -49,6 +49,11 @@ class Claim:
     """The claim in words."""
     source: str = ""
 
+    @property
+    def entrants(self) -> tuple[str, ...]:
+        """Whom it is about."""
+        return (self.entrant, self.against, *([self.of] if self.kind == ClaimKind.SHARE else []))
+
     def __str__(self) -> str:
         a, b = self.entrant, self.against
         what = {
@@ -86,7 +91,7 @@ def _claim(number: int, value: Any, entrants: Sequence[str], measures: Sequence[
         raise UserError(f"{where}: {error}") from None
     if claim.measure not in measures:
         raise UserError(f"{where}: there is no measure {claim.measure!r}; there are {', '.join(measures)}")
-    for name in (claim.entrant, claim.against, *([claim.of] if claim.kind == ClaimKind.SHARE else [])):
+    for name in claim.entrants:
         if name not in entrants:
             raise UserError(f"{where}: there is no entrant {name!r}; there are {', '.join(entrants)}")
     if (claim.at_least is None) == (claim.at_most is None):
@@ -98,9 +103,9 @@ def _claim(number: int, value: Any, entrants: Sequence[str], measures: Sequence[
 
 def judge(claim: Claim, figures: Mapping[str, Mapping[int, Figures]]) -> Judged:
     """Decides one claim over the seeds that all its entrants have."""
-    names = [claim.entrant, claim.against, *([claim.of] if claim.kind == ClaimKind.SHARE else [])]
-    seeds = sorted(set.intersection(*(set(figures[name]) for name in names)))
-    value = interval(*(grid(figures[name], claim.measure, seeds) for name in names), combine=_COMBINE[claim.kind])
+    whose = [figures[name] for name in claim.entrants]
+    seeds = sorted(set.intersection(*map(set, whose)))
+    value = interval(*(grid(mine, claim.measure, seeds) for mine in whose), combine=_COMBINE[claim.kind])
     return Judged(claim, value, verdict(value, claim) if len(seeds) >= LEAST_SEEDS else Verdict.UNDECIDED)
 
 

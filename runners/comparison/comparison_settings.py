@@ -6,14 +6,13 @@ Invariant: a `ComparisonPlan` was found to be right as far as that can be known 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from agent_envs import registry
 from agent_envs.ranges import check_ranges
 from runners.command_line.errors import UserError
-from runners.command_line.parse import parse
+from runners.command_line.parse import parse, read_file
 from runners.comparison.claims import Claim, read_claims
 from runners.comparison.entrants import (
     Entrant,
@@ -22,14 +21,13 @@ from runners.comparison.entrants import (
     flag_name,
     merged,
     named_entrants,
-    read_file,
     resolve,
     split_flags,
 )
 from runners.comparison.measures import measured
 from runners.comparison.runs import Measured
 from runners.comparison.tuning import Tried, candidates
-from runners.evaluation.measure import has_oracle, pick_tasks
+from runners.evaluation.tasks import has_oracle, pick_tasks
 
 SECTIONS = ("entrants", "tune", "claims")
 """What only a settings file can tell."""
@@ -68,8 +66,8 @@ class Compare:
 
     def __post_init__(self) -> None:
         if self.seeds < 2:
-            raise ValueError(f"seeds must be at least 2, not {self.seeds}: a single run tells nothing about the spread")
-        check_ranges(self, env_steps=1, jobs=1, test_tasks=1, pass_tasks=1, credit_group=1)
+            raise ValueError(f"seeds must be at least 2, not {self.seeds}: a single run shows no spread")
+        check_ranges(self, env_steps=1, jobs=(1, 1024), test_tasks=1, pass_tasks=1, credit_group=1, seeds=(2, 10_000))
         check_ranges(self, pass_samples=0, credit_episodes=0, tune_env_steps=0)
 
     @property
@@ -122,8 +120,8 @@ class ComparisonPlan:
                 raise UserError(
                     f"entrant {entrant.name} has other settings of {compare.env}: all must play the same tasks"
                 )
-        env = registry.make(compare.env, first)
-        pick_tasks(env, "test", max(compare.test_tasks, compare.pass_tasks if compare.pass_samples else 1))
+        env = registry.make(compare.env, first[compare.env])
+        pick_tasks(env, "test", max(compare.test_tasks, compare.pass_tasks if compare.pass_samples else 1), console)
         needs = [entrant.name for entrant in entrants if entrant.settings.algorithm.needs.oracle]
         if (compare.credit_episodes or needs) and not has_oracle(env, "test"):
             who = f"entrant {needs[0]}" if needs else "--credit-episodes"
@@ -161,13 +159,20 @@ def read_plan(argv: Sequence[str]) -> ComparisonPlan:
     ours = {field.name for field in fields(Compare)}
     flags = split_flags(argv)
     named = [flag for flag in flags if flag_name(flag) in ("config", "tune")]
+    if bare := [flag[0] for flag in named if len(flag) == 1 and "=" not in flag[0]]:
+        raise UserError(f"{bare[0]} needs the name of a YAML file")
     files = {flag_name(flag): Path(" ".join(flag).partition(" " if len(flag) > 1 else "=")[2]) for flag in named}
     values = read_file(files["config"]) if "config" in files else {}
     if "tune" in files:
         values["tune"] = read_file(files["tune"])
     mine = [flag for flag in flags if flag_name(flag) in {*ours, "h", "help"} or flag[0] == "-h"]
-    own_flags = [_flag(key, value) for key, value in values.items() if key in ours]
-    compare, _ = parse(Compare, lambda _: {}, [word for flag in (*own_flags, *mine) for word in flag], about=ABOUT)
+    words = []
+    for key in (key for key in values if key in ours):
+        several = values[key] if isinstance(values[key], list) else [values[key]]
+        words += [f"--{key.replace('_', '-')}", *map(str, several)]
+    if any(flag_name(flag) == "env" and len(flag) > 2 for flag in (*split_flags(words), *mine)):
+        raise UserError("compare takes one environment: compare on each of them in turn")
+    compare, _ = parse(Compare, argv=[*words, *(word for flag in mine for word in flag)], about=ABOUT)
     sections = {key: values.get(key) for key in SECTIONS}
     algos = compare.algos or (() if sections["entrants"] else ("selfac", "grpo"))
     own = named_entrants(algos, sections["entrants"])
@@ -187,7 +192,3 @@ ABOUT = (
     f"{Compare.__doc__} --config FILE reads settings, entrants, tuning and claims from YAML, --tune FILE the settings "
     "to try. Every other flag is one of train.py and goes to all runs."
 )
-
-
-def _flag(key: str, value: Any) -> tuple[str, ...]:
-    return (f"--{key.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value]))

@@ -33,6 +33,12 @@ class History:
     valid: Sequence[Mapping[str, float]]
     """{"env_steps", "sampled", "greedy"}: mean success after these steps."""
 
+    @property
+    def sampled(self) -> tuple[list[float], list[float]]:
+        """(environment steps, success) of the sampled evaluations on validation tasks."""
+        told = [entry for entry in self.valid if "sampled" in entry]
+        return [entry["env_steps"] for entry in told], [entry["sampled"] for entry in told]
+
     def column(self, key: str) -> list[float]:
         return [float(row[key]) for row in self.rows]
 

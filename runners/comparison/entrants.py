@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from rich.console import Console
 
 from runners.command_line.errors import UserError
 from runners.run_folder.runs import locate
+from runners.settings.fitting import check_fit
+from runners.settings.judge import judge_settings
 from runners.settings.run_settings import RunSettings, Train, parts_of, read_settings
-from runners.training.judging import judge_settings
 
 Values = Mapping[str, Any]
 """Settings by name, as in a file: fields of Train at the top, each part under its name."""
@@ -60,19 +62,6 @@ class PlannedRun:
     @property
     def name(self) -> str:
         return self.folder.name
-
-
-def read_file(file: Path) -> dict[str, Any]:
-    """The YAML file of a comparison. Raises UserError."""
-    try:
-        values = yaml.safe_load(file.read_text("utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, yaml.YAMLError) as error:
-        raise UserError(f"{file} is not valid YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{file} must hold settings by name")
-    return values
 
 
 def split_flags(argv: Sequence[str]) -> list[tuple[str, ...]]:
@@ -118,8 +107,8 @@ def resolve(
 ) -> dict[str, Entrant]:
     """The entrants with all their settings. Raises UserError for what is unknown or wrong.
 
-    ``common`` is for all; a part that only some of them have (an algorithm, the critic) goes to those. What an entrant
-    says of itself stands above that, and the command line's ``flags`` above both; ``given`` cannot be set.
+    ``common`` is for all; a part that only some of them have (an algorithm, the critic) goes to those. An entrant's own
+    settings override it, and the command line's ``flags`` override both; ``given`` cannot be set.
     """
     parts = {name: _parts(name, {**common, **values, **given}) for name, values in own.items()}
     anywhere = set().union(*parts.values())
@@ -144,14 +133,22 @@ def merged(below: Values, above: Values) -> dict[str, Any]:
     return both
 
 
+@contextmanager
+def _blamed(name: str) -> Iterator[None]:
+    """What is wrong inside is said of the entrant. Raises UserError."""
+    try:
+        yield
+    except (UserError, TypeError, ValueError) as error:
+        raise UserError(f"entrant {name}: {error}") from None
+
+
 def _parts(name: str, values: Values) -> set[str]:
-    top = {key: values[key] for key in ("env", "algo", "model") if key in values}
+    top = {key: values[key] for key in ("algo", "model") if key in values} | {"env": (values["env"],)}
     if "init_from" in values:
         top["init_from"] = Path(str(values["init_from"]))
-    try:
-        return set(parts_of(Train(**top)))
-    except (TypeError, ValueError) as error:
-        raise UserError(f"entrant {name}: {error}") from None
+    with _blamed(name):
+        parts = set(parts_of(Train(**top)))
+    return parts | {"value_lr"} if "critic" in parts else parts
 
 
 def _entrant(name: str, values: Values, flags: Sequence[tuple[str, ...]], console: Console) -> Entrant:
@@ -163,18 +160,10 @@ def _entrant(name: str, values: Values, flags: Sequence[tuple[str, ...]], consol
             settings = read_settings(argv)
         except UserError as error:
             raise UserError(f"entrant {name}: {str(error).replace(f'{file}: ', '')}") from None
-    train = settings.train
-    if train.init_from is not None:
-        train = replace(train, init_from=locate(train.init_from, console)[1])
-    settings = replace(settings, train=train)
-    try:
+    if settings.train.init_from is not None:
+        train = replace(settings.train, init_from=locate(settings.train.init_from, console)[1])
+        settings = replace(settings, train=train)
+    with _blamed(name):
         judge_settings(settings)
-    except UserError as error:
-        raise UserError(f"entrant {name}: {error}") from None
-    group = settings.algorithm.sampling.group
-    if not train.divides_into(group):
-        raise UserError(
-            f"entrant {name}: episodes ({train.episodes}) must be a multiple of its group of {group}, with at least "
-            f"one task for each of the {train.minibatches} minibatches"
-        )
+        check_fit(settings)
     return Entrant(name, settings)

@@ -6,14 +6,16 @@ same seed.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from runners.comparison.claims import Claim, Judged, judge
+from runners.comparison.claims import Judged, judge
+from runners.comparison.comparison_settings import ComparisonPlan
 from runners.comparison.curves import History, read_history
 from runners.comparison.entrants import PlannedRun
 from runners.comparison.measures import (
@@ -61,21 +63,14 @@ class Findings:
     settings: Mapping[str, Any]
 
 
-def gather(
-    folder: Path,
-    baseline: str,
-    runs: Sequence[PlannedRun],
-    env_steps: int,
-    tried: Sequence[Tried],
-    claims: Sequence[Claim],
-    settings: Mapping[str, Any],
-) -> Findings:
+def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tried]) -> Findings:
     """Reads all runs and works out every figure."""
+    compare, folder, baseline = plan.compare, plan.compare.folder, plan.baseline
     names, seeds = list(dict.fromkeys(run.entrant for run in runs)), sorted({run.seed for run in runs})
     histories: dict[str, dict[int, History]] = {name: {} for name in names}
     for run in runs:
         histories[run.entrant][run.seed] = read_history(run.folder)
-    frame = frame_of(histories, baseline, env_steps)
+    frame = frame_of(histories, baseline, compare.env_steps)
     figures: dict[str, dict[int, Figures]] = {name: {} for name in names}
     for run in runs:
         history = histories[run.entrant][run.seed]
@@ -83,15 +78,14 @@ def gather(
     known = set(figures[baseline][seeds[0]])
     keys = [key for key in measured(1 << 19) if key in known]
     grids = {key: {name: grid(figures[name], key, seeds) for name in names} for key in keys}
-    credit = read_credit(folder / "credit", seeds) if settings["compare"]["credit_episodes"] else {}
+    credit = read_credit(folder / "credit", seeds) if compare.credit_episodes else {}
     start = {
-        key: bootstrap([x for x in values if np.isfinite(x)])
-        for key, values in task_figures(read_result(folder / "runs" / "start.test.json")).items()
+        key: bootstrap(values) for key, values in task_figures(read_result(folder / "runs" / "start.test.json")).items()
     }
     return Findings(
         baseline,
         seeds,
-        env_steps,
+        compare.env_steps,
         figures,
         keys,
         {key: {name: interval(grids[key][name]) for name in names} for key in keys},
@@ -104,12 +98,12 @@ def gather(
             for key in keys
         },
         start,
-        [judge(claim, figures) for claim in claims],
+        [judge(claim, figures) for claim in plan.claims],
         tried,
         histories,
         over_all_turns(credit),
         turn_by_turn(credit),
-        settings,
+        {"compare": asdict(compare), "common": plan.common, "entrants": plan.own},
     )
 
 
@@ -125,32 +119,30 @@ def read_credit(folder: Path, seeds: Sequence[int]) -> Scored:
     }
 
 
+def _each(scored: Scored, keys: Iterable[str], over: Callable[[list[Any], str], Any]) -> dict[str, Any]:
+    """``over`` of one entrant's seeds and a figure, by policy, figure and entrant."""
+    return {
+        when: {key: {name: over([one[name] for one in of_seed], key) for name in of_seed[0]} for key in keys}
+        for when, of_seed in scored.items()
+    }
+
+
 def over_all_turns(scored: Scored) -> dict[str, dict[str, dict[str, Interval | None]]]:
     """Every figure of credit with its interval over seeds; None where some seed cannot tell."""
 
-    def over(of_seed: Sequence[Mapping[str, Any]], name: str, key: str) -> Interval | None:
-        values = [one[name]["figures"][key] for one in of_seed]
+    def over(seeds: list[Any], key: str) -> Interval | None:
+        values = [one["figures"][key] for one in seeds]
         return interval(np.asarray([[math.nan if value is None else value["mean"]] for value in values]))
 
-    return {
-        when: {key: {name: over(of_seed, name, key) for name in of_seed[0]} for key in FIGURES}
-        for when, of_seed in scored.items()
-    }
+    return _each(scored, FIGURES, over)
 
 
 def turn_by_turn(scored: Scored) -> dict[str, dict[str, dict[str, tuple[list[float], list[float]]]]]:
-    """Means over seeds at each place in the episode."""
+    """Means over seeds at each place in the episode, as long as every seed can tell."""
 
-    def over(of_seed: Sequence[Mapping[str, Any]], name: str, key: str) -> tuple[list[float], list[float]]:
-        columns = zip(*([row[key] for row in one[name]["by_turn"]] for one in of_seed), strict=False)
-        means = []
-        for column in columns:
-            if None in column:
-                break
-            means.append(float(np.mean(column)))
+    def over(seeds: list[Any], key: str) -> tuple[list[float], list[float]]:
+        columns = zip(*([row[key] for row in one["by_turn"]] for one in seeds), strict=False)
+        means = [float(np.mean(column)) for column in takewhile(lambda column: None not in column, columns)]
         return [float(turn) for turn in range(len(means))], means
 
-    return {
-        when: {key: {name: over(of_seed, name, key) for name in of_seed[0]} for key in BY_TURN}
-        for when, of_seed in scored.items()
-    }
+    return _each(scored, BY_TURN, over)

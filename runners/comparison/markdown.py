@@ -6,9 +6,9 @@ import yaml
 
 from runners.command_line.plain import plain
 from runners.comparison.findings import Findings
-from runners.comparison.measures import MEASURES, better, form, title
+from runners.comparison.measures import MEASURES, Measure, measure_of
 from runners.crediting.quality import ABOUT, TITLES
-from runners.reporting.tables import cell, literal, markdown_table
+from runners.reporting.tables import NONE, cell, literal, markdown_table
 from runners.statistics.intervals import Interval
 
 INTERVALS = (
@@ -49,11 +49,11 @@ def markdown(result: Findings, pictures: Mapping[str, Sequence[tuple[str, str]]]
         "## Measures",
         drawn["measures"],
     ]
-    measures = [
-        [title(key), cell(result.start.get(key), form(key)), *(cell(x, form(key)) for x in result.means[key].values())]
-        for key in result.keys
-    ]
-    differences = [[title(key), *(_difference(result.differences[key][n], key) for n in others)] for key in result.keys]
+    measures, differences = [], []
+    for key, one in ((key, measure_of(key)) for key in result.keys):
+        intervals = (result.start.get(key), *result.means[key].values())
+        measures.append([one.title, *(cell(x, one.form) for x in intervals)])
+        differences.append([one.title, *(_difference(result.differences[key][name], one) for name in others)])
     parts += [
         markdown_table(["", "start", *names], measures),
         f"## Differences to {literal(result.baseline)}, in pairs",
@@ -83,25 +83,19 @@ def markdown(result: Findings, pictures: Mapping[str, Sequence[tuple[str, str]]]
 
 
 def _claims(result: Findings) -> list[str]:
-    rows = [
-        [
-            literal(one.claim.text) or "–",
-            f"**{one.verdict}**",
-            cell(one.value),
-            literal(str(one.claim)),
-            literal(one.claim.source),
-        ]
-        for one in result.judged
-    ]
+    rows = []
+    for one in result.judged:
+        text, tested, source = map(literal, (one.claim.text or NONE, str(one.claim), one.claim.source))
+        rows.append([text, f"**{one.verdict}**", cell(one.value), tested, source])
     table = markdown_table(["claim", "verdict", "value", "as tested", "source"], rows)
     return ["## Claims", table, VERDICTS] if rows else []
 
 
-def _difference(value: Interval | None, key: str) -> str:
-    text = cell(value, form(key), sign=True)
-    if value is None or not better(key) or value.low <= 0 <= value.high:
+def _difference(value: Interval | None, measure: Measure) -> str:
+    text = cell(value, measure.form, sign=True)
+    if value is None or not measure.better or value.low <= 0 <= value.high:
         return text
-    return f"**{text}**" if value.mean * better(key) > 0 else f"*{text}*"
+    return f"**{text}**" if value.mean * measure.better > 0 else f"*{text}*"
 
 
 def flow(settings: object) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from runners.comparison.curves import LEARNING, History, area, area_between, reached
 from runners.comparison.entrants import PlannedRun
 from runners.statistics.intervals import Grid, Interval, over_seeds, pass_at_k
-from runners.training.group_costs import FIRST
+from runners.statistics.turns import FIRST_TOKENS
 
 Figures = Mapping[str, Sequence[float]]
 """One run's figures by measure."""
@@ -63,7 +63,7 @@ MEASURES = {
     "busy_seconds": Measure("seconds in all", ".0f", -1, "playing and learning, without evaluations"),
     **{f"entropy_rise_{k}": Measure(f"entropy after an observation, first {k} tokens", ".2f", 0, (
         f"mean entropy of the first {k} tokens after an observation as a multiple of that of the first turns; mean "
-        "over the updates")) for k in FIRST},
+        "over the updates")) for k in FIRST_TOKENS},
 }  # fmt: skip
 
 
@@ -81,16 +81,9 @@ PLATEAU = 0.1
 """The plateau is the mean over this last share of the budget."""
 
 
-def title(key: str) -> str:
-    return MEASURES[key].title if key in MEASURES else key
-
-
-def better(key: str) -> int:
-    return MEASURES[key].better if key in MEASURES else 1
-
-
-def form(key: str) -> str:
-    return MEASURES[key].form if key in MEASURES else ".3f"
+def measure_of(key: str) -> Measure:
+    """The measure of that name; pass@k is called by its name."""
+    return MEASURES.get(key) or Measure(key, ".3f", 1, "")
 
 
 @dataclass(frozen=True)
@@ -124,15 +117,13 @@ def _late(history: History, env_steps: int) -> float:
 def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[str, Any]) -> dict[str, list[float]]:
     """Everything that is measured of one run; ``result`` is what its last policy did on test tasks."""
     success, steps = history.column("success"), history.column("env_steps")
-    valid = [entry for entry in history.valid if "sampled" in entry]
-    over_valid = area_between([e["env_steps"] for e in valid], [e["sampled"] for e in valid], frame.env_steps)
     group, updates = run.settings.algorithm.sampling.group, len(history.rows)
     groups = updates * run.train.episodes / group
     at = reached(steps, success, frame.plateau), reached(history.column("update"), success, frame.plateau)
     learning = [sum(row.get(part, 0.0) for part in LEARNING) for row in history.rows]
     one = {
         "auc": area(steps, success, frame.env_steps),
-        "auc_valid": _number(over_valid),
+        "auc_valid": _number(area_between(*history.sampled, frame.env_steps)),
         "auc_seconds": area(history.column("busy_seconds"), success, frame.seconds),
         "auc_tokens": area(history.column("sampled_tokens"), success, frame.tokens),
         "steps_per_group": steps[-1] / groups,
@@ -145,7 +136,7 @@ def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[
         "learning_seconds": float(np.mean(learning)),
         "playing_seconds": history.mean("seconds_rollout"),
         "busy_seconds": history.rows[-1]["busy_seconds"],
-        **{f"entropy_rise_{k}": history.mean(f"entropy_rise_{k}") for k in FIRST},
+        **{f"entropy_rise_{k}": history.mean(f"entropy_rise_{k}") for k in FIRST_TOKENS},
     }
     return {key: [value] for key, value in one.items()} | task_figures(result)
 

@@ -5,6 +5,8 @@ Invariant: an entrant has one colour in every picture, by its place among the en
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from runners.comparison.curves import AXES, History, binned
 from runners.comparison.findings import BY_TURN, Findings
-from runners.comparison.measures import title
+from runners.comparison.measures import measure_of
 from runners.crediting.quality import TITLES
 from runners.reporting.plots import GREY, plot
 from runners.statistics.intervals import Interval, over_seeds
@@ -26,34 +28,32 @@ BANDED = 6
 SHOWN = ("auc", "auc_valid", "auc_seconds", "final_sampled", "final_greedy", "tokens_per_group")
 """Measures that are drawn."""
 
-Draw = Callable[[Any], None]
-"""Draws on matplotlib's axes."""
-Panel = tuple[str, str, Draw]
-"""(name, caption, how it is drawn)."""
+Panels = Callable[[str, str], AbstractContextManager[Any]]
+"""(name, caption) -> matplotlib's axes, which are saved as a picture when they are left."""
 
 
 def draw(result: Findings, folder: Path) -> dict[str, list[tuple[str, str]]]:
     """Draws everything into ``folder``; returns (caption, file name) by section of the report."""
-    (folder / FOLDER).mkdir(exist_ok=True)
-    sections = {"curves": curves, "measures": measures, "pass": pass_at_k, "credit": by_turn}
-    drawn: dict[str, list[tuple[str, str]]] = {}
-    with warnings.catch_warnings():
-        # The text stays text: whoever opens the picture has the fonts.
-        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        for section, panels in sections.items():
-            drawn[section] = []
-            for name, caption, paint in panels(result):
-                file = f"{FOLDER}/{name}.svg"
-                _save(folder / file, paint)
-                drawn[section].append((caption, file))
-    return drawn
-
-
-def _save(file: Path, paint: Draw) -> None:
     from matplotlib import rc_context
 
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "turnwise"}), plot(file, 5.6, 3.6) as (axes,):
-        paint(axes)
+    (folder / FOLDER).mkdir(exist_ok=True)
+    drawn: dict[str, list[tuple[str, str]]] = {}
+    sections = {"curves": curves, "measures": measures, "pass": pass_at_k, "credit": by_turn}
+    with warnings.catch_warnings(), rc_context({"svg.fonttype": "none", "svg.hashsalt": "turnwise"}):
+        # The text stays text: whoever opens the picture has the fonts.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        for section, paint in sections.items():
+            files = drawn.setdefault(section, [])
+
+            @contextmanager
+            def panel(name: str, caption: str, files: list[tuple[str, str]] = files) -> Iterator[Any]:
+                file = f"{FOLDER}/{name}.svg"
+                with plot(folder / file, 5.6, 3.6) as (axes,):
+                    yield axes
+                files.append((caption, file))
+
+            paint(result, panel)
+    return drawn
 
 
 def _style(result: Findings, name: str) -> dict[str, Any]:
@@ -69,33 +69,27 @@ def _finish(axes: Any, xlabel: str, ylabel: str, **limits: Any) -> None:
         axes.legend(frameon=False, fontsize="small")
 
 
-def curves(result: Findings) -> Iterator[Panel]:
+def curves(result: Findings, panel: Panels) -> None:
     """Success of training batches against each axis, and on validation tasks."""
     banded = len(result.histories) <= BANDED
     note = "training batches, sampled: mean over seeds" + (" with its 95 % band" if banded else "")
     for axis, label in AXES.items():
         ends = [min(h.column(axis)[-1] for h in mine.values()) for mine in result.histories.values()]
         limit = result.env_steps if axis == "env_steps" else max(ends)
-
-        def paint(axes: Any, axis: str = axis, label: str = label, limit: float = limit) -> None:
-            middles = (np.arange(BINS) + 0.5) * limit / BINS
+        middles = (np.arange(BINS) + 0.5) * limit / BINS
+        with panel(f"success-{axis}", note) as axes:
             for name, mine in result.histories.items():
                 mean_B, low_B, high_B = _bands(mine, axis, limit)
                 axes.plot(middles, mean_B, **_style(result, name))
                 if banded:
                     axes.fill_between(middles, low_B, high_B, color=_style(result, name)["color"], alpha=0.16, lw=0)
             _finish(axes, label, "success", xlim=(0, limit), ylim=(0, None))
-
-        yield f"success-{axis}", note, paint
     points = {name: _evaluations(mine) for name, mine in result.histories.items()}
     if any(x for x, _ in points.values()):
-
-        def valid(axes: Any) -> None:
+        with panel("success-validation", "validation tasks, sampled: mean over seeds") as axes:
             for name, (x, y) in points.items():
                 axes.plot(x, y, marker="o", ms=4, **_style(result, name))
             _finish(axes, AXES["env_steps"], "success", xlim=(0, result.env_steps), ylim=(0, None))
-
-        yield "success-validation", "validation tasks, sampled: mean over seeds", valid
 
 
 def _bands(histories: Mapping[int, History], axis: str, limit: float) -> Any:
@@ -112,18 +106,16 @@ def _columns(values: Sequence[Interval | None]) -> Any:
 
 def _evaluations(histories: Mapping[int, History]) -> tuple[list[float], list[float]]:
     """Means over seeds of (environment steps, success) of the evaluations that every run had, in their order."""
-    of_run = [[e for e in h.valid if "sampled" in e] for h in histories.values()]
-    columns = list(zip(*of_run, strict=False))
-    x, y = ([float(np.mean([e[what] for e in column])) for column in columns] for what in ("env_steps", "sampled"))
+    of_run = zip(*(h.sampled for h in histories.values()), strict=True)
+    x, y = ([float(np.mean(at)) for at in zip(*of_all, strict=False)] for of_all in of_run)
     return x, y
 
 
-def measures(result: Findings) -> Iterator[Panel]:
+def measures(result: Findings, panel: Panels) -> None:
     """Means, intervals and single runs of the chief measures."""
+    names = list(result.figures)
     for measure in (measure for measure in SHOWN if measure in result.keys):
-
-        def paint(axes: Any, measure: str = measure) -> None:
-            names = list(result.figures)
+        with panel(measure, "mean, 95 % interval and single runs") as axes:
             for row, name in enumerate(names):
                 value, colour = result.means[measure][name], _style(result, name)["color"]
                 if value is None:
@@ -134,16 +126,15 @@ def measures(result: Findings) -> Iterator[Panel]:
                 axes.plot([value.mean], [row], "o", color=colour, ms=8)
             axes.set_yticks(range(len(names)), [name.replace("$", r"\$") for name in names])
             axes.invert_yaxis()
-            _finish(axes, title(measure), "")
-
-        yield measure, "mean, 95 % interval and single runs", paint
+            _finish(axes, measure_of(measure).title, "")
 
 
-def pass_at_k(result: Findings) -> Iterator[Panel]:
+def pass_at_k(result: Findings, panel: Panels) -> None:
     """pass@k against k, where it was measured."""
     ks = {measure: int(measure.removeprefix("pass@")) for measure in result.keys if measure.startswith("pass@")}
-
-    def paint(axes: Any) -> None:
+    if not ks:
+        return
+    with panel("pass-at-k", "the last policy on test tasks, sampled; grey: the policy that all begin from") as axes:
         for name in result.figures:
             mean_K, low_K, high_K = _columns([result.means[measure][name] for measure in ks])
             style = _style(result, name)
@@ -155,21 +146,15 @@ def pass_at_k(result: Findings) -> Iterator[Panel]:
         axes.set_xticks(list(ks.values()), list(map(str, ks.values())))
         _finish(axes, "k", "pass@k", ylim=(0, None))
 
-    if ks:
-        yield "pass-at-k", "the last policy on test tasks, sampled; grey: the policy that all begin from", paint
 
-
-def by_turn(result: Findings) -> Iterator[Panel]:
+def by_turn(result: Findings, panel: Panels) -> None:
     """Credit and critic at each place in the episode."""
-    for when, of_figure in result.credit_by_turn.items():
-        for figure in BY_TURN:
-            known = {name: points for name, points in of_figure[figure].items() if points[0]}
-
-            def paint(axes: Any, figure: str = figure, known: Mapping[str, Any] = known) -> None:
-                axes.axhline(0.5, color=GREY, ls=":")
-                for name, (turns, values) in known.items():
-                    axes.plot(turns, values, marker="o", ms=4, **_style(result, name))
-                _finish(axes, "turn", TITLES[figure], ylim=(0, 1.02))
-
-            if known:
-                yield f"{figure}-{when}", f"{when} policy: {TITLES[figure]}; mean over seeds; dotted: chance", paint
+    for when, figure in product(result.credit_by_turn, BY_TURN):
+        known = {name: points for name, points in result.credit_by_turn[when][figure].items() if points[0]}
+        if not known:
+            continue
+        with panel(f"{figure}-{when}", f"{when} policy: {TITLES[figure]}; mean over seeds; dotted: chance") as axes:
+            axes.axhline(0.5, color=GREY, ls=":")
+            for name, (turns, values) in known.items():
+                axes.plot(turns, values, marker="o", ms=4, **_style(result, name))
+            _finish(axes, "turn", TITLES[figure], ylim=(0, 1.02))

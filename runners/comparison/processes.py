@@ -6,8 +6,8 @@ to, so that it saves what it has.
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -33,17 +33,10 @@ class ProcessJob:
     """How much of the job is done, 0 to 1."""
 
 
-@dataclass
-class _Active:
-    job: ProcessJob
-    steps: Iterator[Sequence[str]]
-    bar: TaskID
-    process: subprocess.Popen[bytes] | None = field(default=None)
-
-
 def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Console) -> dict[str, str]:
-    """Does the jobs; returns why, by name, for those that failed. Raises UserError when it is told to stop."""
-    waiting, active, failed = list(jobs), list[_Active](), dict[str, str]()
+    """Does the jobs; returns why, by name, for those that failed. Raises UserError when it is asked to stop."""
+    waiting, failed = list(jobs), dict[str, str]()
+    active: dict[TaskID, tuple[ProcessJob, Generator[None]]] = {}
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal,
@@ -54,55 +47,53 @@ def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Con
             while waiting or active:
                 while waiting and len(active) < at_once:
                     job = waiting.pop(0)
-                    active.append(_Active(job, job.steps(), progress.add_task(job.name, total=1.0)))
+                    active[progress.add_task(job.name, total=1.0)] = job, _doing(job)
                     if not console.is_terminal:
                         console.print(f"{title}: {job.name} ({len(jobs) - len(waiting)} of {len(jobs)})")
-                for one in list(active):
-                    why = _advance(one)
-                    if why is None:
-                        progress.update(one.bar, completed=one.job.share())
+                for bar, (job, doing) in list(active.items()):
+                    try:
+                        next(doing)
+                        progress.update(bar, completed=job.share())
                         continue
-                    active.remove(one)
-                    progress.remove_task(one.bar)
-                    if why:
-                        failed[one.job.name] = why
-                        console.print(f"[bold red]failed:[/] {one.job.name}: {why}", highlight=False, soft_wrap=True)
+                    except StopIteration:
+                        pass
+                    except UserError as error:
+                        failed[job.name] = str(error)
+                        console.print(f"[bold red]failed:[/] {job.name}: {error}", highlight=False, soft_wrap=True)
+                    del active[bar]
+                    progress.remove_task(bar)
                 over = len(jobs) - len(waiting) - len(active)
-                progress.update(whole, completed=over + sum(one.job.share() for one in active))
+                progress.update(whole, completed=over + sum(job.share() for job, _ in active.values()))
                 time.sleep(LOOK)
         except Stopped as stop:
             raise UserError(f"stopped by {stop}: the same command goes on from here") from None
         finally:
-            for one in active:
-                _end(one.process)
+            for _, doing in active.values():
+                doing.close()
     return failed
 
 
-def _advance(one: _Active) -> str | None:
-    """Starts the next program if none runs; None while there is something to do, else what went wrong or ""."""
-    if one.process is not None:
-        status = one.process.poll()
-        if status is None:
-            return None
-        one.process = None
+def _doing(job: ProcessJob) -> Generator[None]:
+    """Runs the job's programs, and yields while one runs; closed, it ends that one. Raises UserError when one fails."""
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    for command in job.steps():
+        with job.log.open("ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        try:
+            while (status := process.poll()) is None:
+                yield
+        finally:
+            _end(process)
         if status:
-            return f"{_last_line(one.job.log) or f'exit status {status}'} (see {one.job.log})"
-    try:
-        command = next(one.steps, None)
-    except UserError as error:
-        return str(error)
-    if command is None:
-        return ""
-    one.job.log.parent.mkdir(parents=True, exist_ok=True)
-    with one.job.log.open("ab") as log:
-        one.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    return None
+            lines = [line for line in job.log.read_text("utf-8", "replace").splitlines() if line.strip()]
+            why = lines[-1].removeprefix("error: ") if lines else f"exit status {status}"
+            raise UserError(f"{why} (see {job.log})")
 
 
-def _end(process: subprocess.Popen[bytes] | None) -> None:
-    if process is None or process.poll() is not None:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
         return
     process.terminate()
     try:
@@ -110,8 +101,3 @@ def _end(process: subprocess.Popen[bytes] | None) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()] if log.exists() else []
-    return lines[-1].removeprefix("error: ") if lines else ""

@@ -1,40 +1,33 @@
 """One report of a comparison: Markdown, HTML, pictures and CSV.
 
 Invariant: every figure in the report is in ``result.json``; an interval is over seeds, and over tasks where tasks were
-played; differences are taken between runs of the same seed.
+played; differences are taken between runs of the same seed. The page runs no script and fetches nothing; HTML in a text
+is shown as text.
 """
 
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import asdict
+from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markdown_it import MarkdownIt
 
 from runners.command_line.plain import dump_json
-from runners.comparison.claims import Claim
 from runners.comparison.curves import AXES
 from runners.comparison.entrants import PlannedRun
-from runners.comparison.findings import Findings, gather
+from runners.comparison.findings import Findings
 from runners.comparison.markdown import markdown
-from runners.comparison.page import page
 from runners.comparison.pictures import draw
-from runners.comparison.tuning import Tried
 from runners.reporting.tables import write_csv
 from runners.training.report import versions
 
 
-def write_report(
-    folder: Path,
-    baseline: str,
-    runs: Sequence[PlannedRun],
-    env_steps: int,
-    tried: Sequence[Tried],
-    claims: Sequence[Claim],
-    settings: Mapping[str, Any],
-) -> Path:
+def write_report(folder: Path, result: Findings, runs: Sequence[PlannedRun]) -> Path:
     """Writes the report of finished runs into ``folder``; returns the page that a person opens first."""
-    result = gather(folder, baseline, runs, env_steps, tried, claims, settings)
     (folder / "result.json").write_text(dump_json(plain_result(result)), "utf-8")
     write_csv(folder / "runs.csv", runs_table(result, runs))
     write_csv(folder / "curves.csv", curves_table(result))
@@ -42,6 +35,37 @@ def write_report(
     (folder / "report.md").write_text(text, "utf-8")
     (folder / "report.html").write_text(page(text, folder), "utf-8")
     return folder / "report.html"
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def page(markdown: str, folder: Path) -> str:
+    """The page; its pictures are SVG files in ``folder``."""
+
+    def image(_: Any, tokens: Any, at: int, *__: Any) -> str:
+        data = b64encode((folder / tokens[at].attrs["src"]).read_bytes()).decode()
+        caption = escape(tokens[at].content)
+        return f"<span><img src='data:image/svg+xml;base64,{data}' alt='{caption}'><small>{caption}</small></span>"
+
+    text = MarkdownIt("commonmark", {"html": False}).enable("table")
+    text.add_render_rule("image", image)
+    style = files("runners.comparison").joinpath("page.css").read_text("utf-8")
+    return PAGE.format(title="Comparison", style=style, body=text.render(markdown))
 
 
 def plain_result(result: Findings) -> dict[str, Any]:

@@ -8,11 +8,12 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runners.command_line.errors import UserError
-from runners.command_line.plain import plain
+from runners.command_line.plain import differences, plain
 from runners.comparison.entrants import PlannedRun
 from runners.comparison.processes import ProcessJob
 from runners.run_folder import checkpoint
@@ -26,51 +27,46 @@ SUMMARY = "summary.json"
 class Measured:
     """How the policy that a run ends with is measured."""
 
-    test_tasks: int
-    """Test tasks that are played once sampled and once greedily."""
-    pass_samples: int
+    test_tasks: int = 500
+    """Test tasks, played once sampled and once greedily."""
+    pass_samples: int = 0
     """Episodes of each of ``pass_tasks`` tasks, for pass@k; 0 for none."""
-    pass_tasks: int
+    pass_tasks: int = 100
+    """Test tasks for pass@k."""
 
     def command(self, run: Path, out: Path, policy: str) -> list[str]:
-        values = {"test-tasks": self.test_tasks, "pass-samples": self.pass_samples, "pass-tasks": self.pass_tasks}
-        flags = [word for name, value in values.items() for word in (f"--{name}", str(value))]
-        program = str(PROGRAMS / "comparison" / "play_test_tasks.py")
-        return [sys.executable, program, "--run", str(run), "--policy", policy, "--out", str(out), *flags]
+        asked = {f"measured.{name}": value for name, value in vars(self).items()}
+        return _command("comparison/play_test_tasks.py", run=run, policy=policy, out=out, **asked)
+
+
+def _command(program: str, **flags: object) -> list[str]:
+    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return [sys.executable, str(PROGRAMS / program), *words]
 
 
 def check(run: PlannedRun) -> None:
     """Raises UserError when the run's folder holds a run with other settings."""
     if not is_run(run.folder):
         return
-    there = read_run(run.folder)
-    known = there.settings.by_prefix()
-    for old, new, prefix in (
-        (there.train, replace(run.train, out=there.train.out), ""),
-        *((known.get(name), part, f"{name}.") for name, part in run.settings.by_prefix().items()),
-    ):
-        if old != new:
-            was, now = plain(old) or {}, plain(new)
-            key = next((key for key in now if was.get(key) != now[key]), "settings")
-            raise UserError(
-                f"{run.folder} was run with other settings ({prefix}{key} was {was.get(key)}, is {now.get(key)}): name "
-                "another folder with --out, or remove that run"
-            )
+    old, new = read_run(run.folder).settings.plain(), run.settings.plain()
+    if changed := next(differences(old, {**new, "out": old["out"]}), None):
+        raise UserError(
+            f"{run.folder} was run with other settings ({changed}): name another folder with --out, or remove that run"
+        )
 
 
 def train_command(run: PlannedRun) -> list[str] | None:
     """What begins the run or goes on with it; None when it has ended. Raises UserError when it was run otherwise."""
     check(run)
-    program = [sys.executable, str(PROGRAMS / "train.py")]
     if (run.folder / SUMMARY).exists():
         return None
     if is_run(run.folder) and checkpoint.checkpoints(run.folder / "checkpoints"):
-        return [*program, "--resume", str(run.folder)]
+        return _command("train.py", resume=run.folder)
     shutil.rmtree(run.folder, ignore_errors=True)  # nothing was learned in it yet
     run.folder.mkdir(parents=True)
     settings = run.folder.with_name(f"{run.name}.yaml")
     settings.write_text(run.settings.written(), "utf-8")
-    return [*program, "--config", str(settings)]
+    return _command("train.py", config=settings)
 
 
 def progress_of(folder: Path, env_steps: int) -> float:
@@ -114,21 +110,20 @@ def credit_steps(
     """The command that measures the runs' credit on episodes of ``player``, unless that is done."""
     flags = {"episodes": episodes, "group": group, "seed": player.seed}
     folders = [str(run.folder) for run in runs]
-    try:
-        settings = json.loads((out / "credit.json").read_text("utf-8"))["settings"]
-        done = all(settings[key] == value for key, value in flags.items()) and settings["runs"] == folders
-    except (OSError, ValueError, KeyError):
-        done = False
-    if not done:
-        words = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
-        words += ["--threads", str(player.train.threads), "--device", player.train.device]
-        program = [sys.executable, str(PROGRAMS / "credit.py"), "--model", str(player.folder)]
-        yield [*program, "--runs", *folders, *words, "--out", str(out)]
+    settings = _entry(out / "credit.json", "settings") or {}
+    if {**settings, **flags, "runs": folders} != settings:
+        played = {"model": player.folder, "threads": player.train.threads, "device": player.train.device}
+        yield [*_command("credit.py", **flags, **played, out=out), "--runs", *folders]
 
 
 def is_measured(file: Path, measured: Measured) -> bool:
     """Whether the file holds a result of these measurements."""
+    return bool(_entry(file, "measured") == plain(measured))
+
+
+def _entry(file: Path, key: str) -> Any:
+    """An entry of a JSON file; None where there is no such thing."""
     try:
-        return bool(json.loads(file.read_text("utf-8"))["measured"] == plain(measured))
+        return json.loads(file.read_text("utf-8"))[key]
     except (OSError, ValueError, KeyError):
-        return False
+        return None

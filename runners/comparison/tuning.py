@@ -58,8 +58,6 @@ def judge(settings: Mapping[str, Sequence[Values]], folders: Mapping[str, Sequen
 
 
 def _area(folder: Path, limit: int) -> float:
-    valid = [entry for entry in read_history(folder).valid if "sampled" in entry]
-    area = area_between([entry["env_steps"] for entry in valid], [entry["sampled"] for entry in valid], limit)
-    if area is None:
+    if (area := area_between(*read_history(folder).sampled, limit)) is None:
         raise UserError(f"{folder} was never evaluated on validation tasks: lower --eval-every")
     return area

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agent_envs.core import Task, TextEnv
+from agent_envs.core import Task
 from agents.engine import SamplingSettings
 from agents.rollout.search.settings import SearchPlan
 from agents.tree.episode import Episode, Fault, Job
 from runners.command_line.errors import UserError
-from runners.statistics.intervals import Interval, bootstrap, bootstrap_gain, pass_at_k
+from runners.statistics.intervals import Interval, bootstrap, pass_at_k
 from runners.workers.controller import Controller
 
 
@@ -46,22 +45,23 @@ class PlayedTasks:
     def successes(self) -> list[float]:
         return self.per_task(lambda e: float(e.success or 0))
 
-    def mean(self, value: Callable[[Episode], float]) -> dict[str, float]:
-        """Mean over tasks with its 95 % interval: {"mean", "low", "high"}."""
-        return asdict(bootstrap(_known(self.per_task(value))))
+    def mean(self, value: Callable[[Episode], float]) -> Interval:
+        """Mean over tasks."""
+        return bootstrap(self.per_task(value))
 
-    def success(self) -> dict[str, float]:
-        return self.mean(lambda e: float(e.success or 0))
+    def success(self) -> Interval:
+        return bootstrap(self.successes())
 
     def right_of(self) -> list[tuple[int, int]]:
         """(successes, episodes) of each task."""
         return [(sum(bool(e.success) for e in mine), len(mine)) for mine in self._of_tasks()]
 
-    def pass_at(self, k: int) -> Interval:
-        """Unbiased pass@k with its interval, over the tasks with at least k episodes."""
-        return bootstrap([pass_at_k(n, right, k) for right, n in self.right_of() if n >= k])
+    def pass_at(self, k: int) -> tuple[Interval | None, int]:
+        """Unbiased pass@k with its interval, and the number of tasks it is over: those with at least k episodes."""
+        values = [pass_at_k(n, right, k) for right, n in self.right_of() if n >= k]
+        return bootstrap(values) if values else None, len(values)
 
-    def metric(self, name: str) -> dict[str, float]:
+    def metric(self, name: str) -> Interval:
         """One of the environment's metrics at the end of the episodes, 0 where it was not reached."""
         return self.mean(lambda e: e.metrics.get(name, 0.0))
 
@@ -70,29 +70,10 @@ class PlayedTasks:
         return PlayedTasks(tuple(o for o in self.outcomes if getattr(o.job.task, key) == value), self.samples)
 
 
-def paired_gain(before: PlayedTasks, after: PlayedTasks) -> Interval:
-    """The difference in success on the tasks that both played."""
-    pairs = zip(before.successes(), after.successes(), strict=True)
-    known = [(a, b) for a, b in pairs if not (math.isnan(a) or math.isnan(b))]
-    return bootstrap_gain([a for a, _ in known], [b for _, b in known])
-
-
-def _known(values: Sequence[float]) -> list[float]:
-    return [x for x in values if not math.isnan(x)]
-
-
-def has_oracle(env: TextEnv, split: str) -> bool:
-    """Whether the environment can tell an agent's chance of success; it is reset for that."""
-    env.reset(seed=0, options={"split": split})
-    return env.oracle() is not None
-
-
-def pick_tasks(env: TextEnv, split: str, n: int) -> list[Task]:
-    """``n`` tasks spread evenly over a split: always the same ones. Raises UserError when there are fewer."""
-    tasks = env.tasks(split)
-    if n > len(tasks):
-        raise UserError(f"the {split} split of {env.name} has {len(tasks)} tasks, not {n}")
-    return [tasks[int(i)] for i in np.linspace(0, len(tasks) - 1, n).round().astype(int)]
+def paired_gain(before: PlayedTasks, after: PlayedTasks) -> Interval | None:
+    """The difference in success on the tasks that both played; None where there is no such task."""
+    gains = [b - a for a, b in zip(before.successes(), after.successes(), strict=True)]
+    return None if all(map(math.isnan, gains)) else bootstrap(gains)
 
 
 def evaluate_tasks(
@@ -104,9 +85,11 @@ def evaluate_tasks(
     seed: int,
     samples: int = 1,
     search: SearchPlan | None = None,
+    env: str = "",
 ) -> PlayedTasks:
-    """Plays (or searches) every task ``samples`` times with the loaded policy. Raises UserError when all broke."""
-    jobs = [Job(task, sample, seed) for task in tasks for sample in range(samples)]
+    """Plays (or searches) every task ``samples`` times with the loaded policy; ``env`` names the environment of the
+    tasks where the worker has several. Raises UserError when all broke."""
+    jobs = [Job(task, sample, seed, env=env) for task in tasks for sample in range(samples)]
     with Progress(
         TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True, disable=not console.is_terminal,

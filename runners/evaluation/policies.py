@@ -1,7 +1,8 @@
 """Policies that are measured: a model, or a run's base and trained policy, ready to play."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from agents.model.state_values import Critic
 from agents.text.settings import ChatSettings
 from algorithms.base import Algorithm
 from runners.cloning.settings import PretrainSettings
-from runners.loading.actor import actor_of
-from runners.loading.base_model import BaseSpec, device_of, load_base, source_of
-from runners.run_folder.runs import base_of, locate, run_folder
+from runners.loading.base_model import BaseSpec, actor_of, device_of, load_base, source_of
+from runners.loading.engine import in_this_process
+from runners.run_folder.runs import locate, run_folder
+from runners.workers.controller import Controller
+from runners.workers.local import LocalWorkers
 from runners.workers.worker import PlaySettings, Worker
 
 
@@ -33,6 +36,15 @@ class Policies:
     algorithm: Algorithm[Any] | None = None
     """The algorithm that trained it."""
 
+    @contextmanager
+    def playing(self) -> Iterator[Controller]:
+        """A controller of the worker, which is closed at the end; no policy is loaded yet."""
+        workers = LocalWorkers(lambda: self.worker)
+        try:
+            yield Controller(workers, self.worker.settings.slots, self.worker.settings.faults)
+        finally:
+            workers.close()
+
 
 def load_policies(
     model: str,
@@ -46,16 +58,17 @@ def load_policies(
 ) -> Policies:
     """The policies of ``model``: a run folder or checkpoint, `tiny`, or a Hugging Face folder or hub name.
 
-    ``chat`` and ``pretrain`` act for models that no run trained. Raises UserError.
+    ``chat`` and ``pretrain`` act for models that no run trained. The worker is in this process. Raises UserError.
     """
+    play = replace(play, engine=in_this_process(play.engine, console))
     device_of(device)  # before the tiny model is made
     if run_folder(Path(model)) is None:
-        source = source_of(model, registry.make(play.env, play.env_settings), pretrain, console)
-        base = load_base(BaseSpec(source, device, dtype, chat or ChatSettings()))
+        chat = chat or ChatSettings()
+        source = source_of(model, list(registry.make_all(play.envs).values()), pretrain, chat, console)
+        base = load_base(BaseSpec(source, device, dtype, chat), console)
         return Policies(Worker(base.model, base.chat, play, base.source), {"model": None})
     run, chosen = locate(Path(model), console)
-    base = load_base(base_of(run.settings, console, device, dtype))
-    run.check(base)
+    base = run.base(console, device, dtype)
     critic = None
     if any((chosen / name).exists() for name in (HEAD_FILE, CRITIC_FILE)):
         actor, prompt = actor_of(base, run.settings)

@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 
 from agents.tree.episode import Episode
 from runners.reporting.tables import cell, show_table
-from runners.statistics.intervals import Interval, percentile, task_draws
+from runners.statistics.accuracy import Vector
+from runners.statistics.intervals import Interval, over_tasks, task_draws
+from runners.statistics.turns import Passed, turns_of
 
 KindOf = Callable[[str], str | None]
 OTHER = "other"
@@ -27,42 +30,34 @@ def by_kind(
 
     The change over a turn is r + V(s') - V(s), with V = 0 after the end of an episode that the environment ended.
     """
-    rows: list[tuple[int, str, float, float, int]] = []
-    tasks: dict[str, int] = {}
-    for number, episode in enumerate(episodes):
-        task = tasks.setdefault(episode.job.task.id, len(tasks))
-        for k, ((action, state), (text, _)) in enumerate(zip(episode.turns, episode.texts, strict=True)):
-            change = np.nan
-            if values is not None:
-                after = 0.0 if state.terminated else values[number][k + 1]
-                change = action.reward + after - values[number][k]
-            rows.append((task, kind(text) or OTHER, change, float(bool(episode.success)), number))
-    if not rows:
-        return {}
-    task_X = np.asarray([row[0] for row in rows])
-    kind_X = np.asarray([str(row[1]) for row in rows])
-    change_X, success_X = (np.asarray([row[i] for row in rows], dtype=np.float64) for i in (2, 3))
-    episode_X = np.asarray([row[4] for row in rows])
-    rng = np.random.default_rng(0)
-    drawn = [weight[task_X] for weight in task_draws(len(tasks), draws, rng)]
+    turns = turns_of(map(Passed.of, episodes))
+    kind_X = np.asarray([kind(text) or OTHER for episode in episodes for text, _ in episode.texts])
+    change_X = np.asarray([
+        action.reward + (0.0 if state.terminated else v[k + 1]) - v[k]
+        for episode, v in zip(episodes, values or (), strict=values is not None)
+        for k, (action, state) in enumerate(episode.turns)
+    ])  # fmt: skip
+    drawn = task_draws(len(np.unique(turns.task)), draws if len(turns) else 0, np.random.default_rng(0))
+
+    def mean(x: Vector, chosen: npt.NDArray[np.bool_]) -> Interval | None:
+        def weighted(weight: Vector) -> float | None:
+            return float(np.average(x[chosen], weights=weight[chosen])) if weight[chosen].sum() else None
+
+        return over_tasks(weighted, turns.task, drawn)
+
     result: dict[str, dict[str, Any]] = {}
-    for name in sorted(set(kind_X), key=lambda n: -int((kind_X == n).sum())):
+    for name in sorted(dict.fromkeys(kind_X), key=lambda n: -int((kind_X == n).sum())):
         mine = kind_X == name
-        _, first = np.unique(np.where(mine, episode_X, -1), return_index=True)
-        once = np.zeros(len(rows), dtype=bool)  # each episode that has one, once
+        _, first = np.unique(np.where(mine, turns.episode, -1), return_index=True)
+        once = np.zeros(len(turns), dtype=bool)  # each episode that has one, once
         once[first] = True
         result[name] = {
             "turns": int(mine.sum()),
-            "share": _mean(mine.astype(np.float64), np.ones(len(rows), dtype=bool), drawn),
-            "change": None if values is None else _mean(change_X, mine, drawn),
-            "success": _mean(success_X, once & mine, drawn),
+            "share": mean(mine.astype(np.float64), np.ones(len(turns), dtype=bool)),
+            "change": None if values is None else mean(change_X, mine),
+            "success": mean(turns.success, once & mine),
         }
     return result
-
-
-def _mean(x: np.ndarray, chosen: np.ndarray, drawn: Sequence[np.ndarray]) -> Interval:
-    means = [np.average(x[chosen], weights=w[chosen]) for w in drawn if w[chosen].sum()]
-    return percentile(float(x[chosen].mean()), means or [np.nan])
 
 
 def show(result: dict[str, dict[str, Any]], console: Console) -> None:

@@ -5,11 +5,12 @@ and a task's success is the mean over its groups.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from agents.rollout.search.settings import ScorerKind
-from runners.inference.episode_scores import Scores, Weights, scores
+from agents.rollout.search.settings import ScorerKind, Scoring
+from runners.inference.episode_scores import Scores, scores
 from runners.inference.settings import Agent
 from runners.inference.success_by_tokens import Point
 from runners.statistics.intervals import mean
@@ -22,36 +23,36 @@ def groups(lines: Sequence[Scores], n: int) -> list[Sequence[Scores]]:
     return [lines[i : i + n] for i in range(0, len(lines) - n + 1, n)]
 
 
-def chosen(lines: Sequence[Scores], kind: ScorerKind, weights: Weights) -> Scores:
+def chosen(lines: Sequence[Scores], scoring: Scoring) -> Scores:
     """The episode with the highest score, of equal ones the first."""
-    result = scores(lines, kind, weights)
+    result = scores(lines, scoring)
     return lines[result.index(max(result))]
 
 
-def point(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, n: int, weights: Weights, value_tokens: float) -> Point:
+def point(tasks: Sequence[Sequence[Scores]], scoring: Scoring, n: int, value_tokens: float) -> Point:
     """What the scorer makes of n episodes per task."""
     success, tokens = [], []
     for lines in tasks:
         mine = groups(lines, n)
-        success.append(mean([chosen(group, kind, weights).success for group in mine]))
+        success.append(mean([chosen(group, scoring).success for group in mine]))
         tokens.append(mean([float(sum(sum(line.tokens) for line in group)) for group in mine]))
-    read = value_tokens * n if kind.asks_critic else 0.0
-    return Point(Agent.BEST_OF_N, kind, n, tuple(success), tuple(tokens), read)
+    read = value_tokens * n if scoring.kind.asks_critic else 0.0
+    return Point(Agent.BEST_OF_N, scoring.kind, n, tuple(success), tuple(tokens), read)
 
 
-def candidates(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, weights: Weights) -> list[Weights]:
+def candidates(tasks: Sequence[Sequence[Scores]], scoring: Scoring) -> list[Scoring]:
     """Weights of the log-probability to try: multiples of the ratio of the spreads of the two scores."""
-    value = ScorerKind(kind.removesuffix("+logprob"))
-    columns = [[x for lines in tasks for x in scores(lines, k, weights)] for k in (value, ScorerKind.LOGPROB)]
+    both = (ScorerKind(scoring.kind.removesuffix("+logprob")), ScorerKind.LOGPROB)
+    columns = [[x for lines in tasks for x in scores(lines, replace(scoring, kind=kind))] for kind in both]
     spread = [float(np.std(column)) if column else 0.0 for column in columns]
     unit = spread[0] / spread[1] if min(spread) > 0 else 1.0
-    return [Weights(weights.form, unit * factor) for factor in WEIGHTS]
+    return [replace(scoring, weight=unit * factor) for factor in WEIGHTS]
 
 
-def choose_weight(tasks: Sequence[Sequence[Scores]], kind: ScorerKind, n: int, weights: Weights) -> Weights:
-    """The weight under which ``kind`` does best on validation tasks; of equal ones the first."""
+def choose_weight(tasks: Sequence[Sequence[Scores]], scoring: Scoring, n: int) -> Scoring:
+    """The weight under which a mixed scorer does best on validation tasks; of equal ones the first."""
 
-    def success(candidate: Weights) -> float:
-        return float(np.nanmean([*point(tasks, kind, n, candidate, 0.0).success, 0.0]))
+    def success(candidate: Scoring) -> float:
+        return float(np.nanmean([*point(tasks, candidate, n, 0.0).success, 0.0]))
 
-    return max(candidates(tasks, kind, weights), key=success)
+    return max(candidates(tasks, scoring), key=success)

@@ -12,9 +12,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from agents.rollout.search.settings import ScorerKind
-from runners.inference.episode_scores import Scores, Weights, running
-from runners.statistics.intervals import Interval, bootstrap, percentile, task_draws
+from agents.rollout.search.settings import Scoring
+from runners.inference.episode_scores import Scores, running
+from runners.statistics.accuracy import Vector
+from runners.statistics.intervals import Interval, bootstrap, over_tasks, task_draws
 
 
 class Rule(StrEnum):
@@ -30,8 +31,7 @@ class Rule(StrEnum):
 class Stop:
     """When an episode is given up."""
 
-    kind: ScorerKind
-    weights: Weights
+    scoring: Scoring
     rule: Rule
     threshold: float
     first: int
@@ -40,7 +40,7 @@ class Stop:
 
     def heights(self, line: Scores) -> list[float]:
         """What is compared with the threshold in each state in which an action was taken."""
-        result = running(line, self.kind, self.weights)
+        result = running(line, self.scoring)
         if self.rule == Rule.LEVEL:
             return result
         return [self._rank(k, score) for k, score in enumerate(result)]
@@ -65,18 +65,16 @@ class Stop:
         return len(line.tokens)
 
 
-def choose(
-    lines: Sequence[Scores], kind: ScorerKind, candidates: Sequence[Weights], first: int, max_loss: float
-) -> Stop:
-    """The rule, the weights and the threshold that save most and lose at most ``max_loss`` of the episodes.
+def choose(lines: Sequence[Scores], candidates: Sequence[Scoring], first: int, max_loss: float) -> Stop:
+    """The rule, the weight and the threshold that save most and lose at most ``max_loss`` of the episodes.
 
     At most means that the upper end of the loss's interval does not exceed it: on other tasks it is to hold, too.
     """
-    stops = [stop for weights in candidates for stop in highest(lines, kind, weights, first, max_loss)]
+    stops = [stop for scoring in candidates for stop in highest(lines, scoring, first, max_loss)]
     return max(stops, key=lambda stop: saved(lines, stop))
 
 
-def highest(lines: Sequence[Scores], kind: ScorerKind, weights: Weights, first: int, max_loss: float) -> list[Stop]:
+def highest(lines: Sequence[Scores], scoring: Scoring, first: int, max_loss: float) -> list[Stop]:
     """Of each rule the highest threshold that loses at most ``max_loss`` of the episodes.
 
     The ranks of the rule by turn are taken among the episodes of every other task, and the threshold from the rest: an
@@ -84,14 +82,14 @@ def highest(lines: Sequence[Scores], kind: ScorerKind, weights: Weights, first: 
     """
     among, rest = [x for x in lines if x.task % 2 == 0], [x for x in lines if x.task % 2]
     return [
-        at_most(lines, Stop(kind, weights, Rule.LEVEL, -np.inf, first), max_loss),
-        at_most(rest, Stop(kind, weights, Rule.TURN, -np.inf, first, ladder(among, kind, weights)), max_loss),
+        at_most(lines, Stop(scoring, Rule.LEVEL, -np.inf, first), max_loss),
+        at_most(rest, Stop(scoring, Rule.TURN, -np.inf, first, ladder(among, scoring)), max_loss),
     ]
 
 
-def ladder(lines: Sequence[Scores], kind: ScorerKind, weights: Weights) -> tuple[tuple[float, ...], ...]:
+def ladder(lines: Sequence[Scores], scoring: Scoring) -> tuple[tuple[float, ...], ...]:
     """The scores of the successful ``lines`` at each turn, ascending."""
-    scores = [running(line, kind, weights) for line in lines if line.success]
+    scores = [running(line, scoring) for line in lines if line.success]
     longest = max(map(len, scores), default=0)
     return tuple(tuple(sorted(s[k] for s in scores if k < len(s))) for k in range(longest))
 
@@ -117,13 +115,12 @@ def saved(lines: Sequence[Scores], stop: Stop) -> float:
     return sum(sum(line.tokens[stop.turns(line) :]) for line in lost) / whole if whole else 0.0
 
 
-def figures(tasks: Sequence[Sequence[Scores]], stop: Stop, draws: int = 1000) -> dict[str, Interval]:
+def figures(lines: Sequence[Scores], stop: Stop, draws: int = 1000) -> dict[str, Interval]:
     """What the rule saves and loses, each with its 95 % percentile interval over resampled tasks.
 
     ``failing_saved``: share of the failing episodes' tokens; ``tokens_saved``: of all episodes' tokens, those of lost
     successes included; ``success_lost``: share of all episodes; ``failing_stopped``: share of the failing episodes.
     """
-    lines = [line for mine in tasks for line in mine]
     if not lines:
         return {}
     task_E = np.asarray([line.task for line in lines])
@@ -132,20 +129,17 @@ def figures(tasks: Sequence[Sequence[Scores]], stop: Stop, draws: int = 1000) ->
     won_E = np.asarray([line.success > 0 for line in lines])
     stopped_E = np.asarray([stop.turns(line) < len(line.tokens) for line in lines])
     ones_E = np.ones(len(lines))
-    ratios: dict[str, tuple[np.ndarray, np.ndarray]] = {
+    ratios: dict[str, tuple[Vector, Vector]] = {
         "failing_saved": ((whole_E - kept_E) * ~won_E, whole_E * ~won_E),
         "tokens_saved": (whole_E - kept_E, whole_E),
         "success_lost": (1.0 * (stopped_E & won_E), ones_E),
         "failing_stopped": (1.0 * (stopped_E & ~won_E), 1.0 * ~won_E),
     }
-    rng = np.random.default_rng(0)
-    n = int(task_E.max()) + 1
-    weights_DE = [weight[task_E] for weight in task_draws(n, draws, rng)]
-    return {name: _interval(up, down, weights_DE) for name, (up, down) in ratios.items()}
+    drawn = task_draws(int(task_E.max()) + 1, draws, np.random.default_rng(0))
 
+    def interval(up_E: Vector, down_E: Vector) -> Interval:
+        found = over_tasks(lambda w: float((w * up_E).sum() / max((w * down_E).sum(), 1e-12)), task_E, drawn)
+        assert found is not None
+        return found
 
-def _interval(up_E: np.ndarray, down_E: np.ndarray, weights_DE: Sequence[np.ndarray]) -> Interval:
-    def share(weight_E: np.ndarray) -> float:
-        return float((weight_E * up_E).sum() / max((weight_E * down_E).sum(), 1e-12))
-
-    return percentile(share(np.ones(len(up_E))), [share(w) for w in weights_DE])
+    return {name: interval(up_E, down_E) for name, (up_E, down_E) in ratios.items()}

@@ -12,7 +12,7 @@ from agent_envs.actions import ActionError, Grammar
 from agent_envs.boxed import boxed
 from agents.model.state_values import Critic
 from agents.rollout.search.scorers import logprob_of
-from agents.rollout.search.settings import LogprobForm, ScorerKind
+from agents.rollout.search.settings import ScorerKind, Scoring
 from agents.tree.episode import Episode, Fault
 from runners.evaluation.measure import PlayedTasks
 
@@ -36,14 +36,6 @@ class Scores:
     """What it answered at last; equal answers are the same."""
     luck: float
     """A number of its own seed."""
-
-
-@dataclass(frozen=True)
-class Weights:
-    """How scores are put together."""
-
-    form: LogprobForm = LogprobForm.MEAN
-    weight: float = 1.0
 
 
 def lines_of(result: PlayedTasks, critic: Critic | None, grammar: Grammar | None) -> list[list[Scores]]:
@@ -86,8 +78,9 @@ def answer_of(text: str, grammar: Grammar | None) -> object:
     return text.strip()
 
 
-def scores(lines: Sequence[Scores], kind: ScorerKind, weights: Weights) -> list[float]:
+def scores(lines: Sequence[Scores], scoring: Scoring) -> list[float]:
     """What the episodes of one task are ranked by, once all are finished."""
+    kind = scoring.kind
     if kind == ScorerKind.MAJORITY:
         answers = [line.answer for line in lines]
         return [float(answers.count(answer)) for answer in answers]
@@ -96,23 +89,23 @@ def scores(lines: Sequence[Scores], kind: ScorerKind, weights: Weights) -> list[
     if kind == ScorerKind.RANDOM:
         return [line.luck for line in lines]
     place = -1 if kind in (ScorerKind.END_VALUE, ScorerKind.END_VALUE_LOGPROB) else -2
-    return [_score(line, kind, weights, len(line.tokens) + 1 + place, len(line.tokens)) for line in lines]
+    return [_score(line, scoring, len(line.tokens) + 1 + place, len(line.tokens)) for line in lines]
 
 
-def running(line: Scores, kind: ScorerKind, weights: Weights) -> list[float]:
+def running(line: Scores, scoring: Scoring) -> list[float]:
     """The score of each state in which an action was taken, of what came before it."""
-    if kind == ScorerKind.ORACLE:
+    if scoring.kind == ScorerKind.ORACLE:
         assert line.oracle is not None
         return list(line.oracle[:-1])
-    if kind == ScorerKind.RANDOM:
+    if scoring.kind == ScorerKind.RANDOM:
         rng = Random(line.luck)
         return [rng.random() for _ in line.tokens]
-    return [_score(line, kind, weights, k, k) for k in range(len(line.tokens))]
+    return [_score(line, scoring, k, k) for k in range(len(line.tokens))]
 
 
-def _score(line: Scores, kind: ScorerKind, weights: Weights, state: int, turns: int) -> float:
-    likely = logprob_of(line.logps[:turns], weights.form)
-    if not kind.asks_critic:
+def _score(line: Scores, scoring: Scoring, state: int, turns: int) -> float:
+    likely = logprob_of(line.logps[:turns], scoring.form)
+    if not scoring.kind.asks_critic:
         return likely
     assert line.values is not None
-    return line.values[state] + (weights.weight * likely if kind.asks_policy else 0.0)
+    return line.values[state] + (scoring.weight * likely if scoring.kind.asks_policy else 0.0)

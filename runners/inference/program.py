@@ -9,16 +9,16 @@ from rich.console import Console
 
 from agent_envs.core import Task, TextEnv
 from agents.engine import SamplingSettings
-from agents.model.state_values import Critic
 from agents.rollout.search.settings import ScorerKind, Scoring, SearchPlan, ToTSettings
 from agents.tree.episode import Searched
 from algorithms.base import ValueMeaning
 from runners.command_line.errors import UserError
-from runners.evaluation.measure import PlayedTasks, evaluate_tasks, has_oracle, pick_tasks
+from runners.evaluation.measure import PlayedTasks, evaluate_tasks
 from runners.evaluation.policies import Policies
+from runners.evaluation.tasks import has_oracle, pick_tasks
 from runners.inference import best_of_n, early_stop
-from runners.inference.episode_scores import Scores, Weights, lines_of
-from runners.inference.settings import Agent, BestOfN, EarlyStop, Likelihood, Sweep, asks_oracle
+from runners.inference.episode_scores import Scores, lines_of
+from runners.inference.settings import Agent, EarlyStop, Likelihood, asks_oracle
 from runners.inference.success_by_tokens import Point
 from runners.statistics.intervals import mean
 from runners.training.searching import check_slots
@@ -27,7 +27,7 @@ from runners.workers.controller import Controller
 
 @dataclass(frozen=True)
 class Study:
-    """What is measured, with which scorers."""
+    """What is measured: the policy that was loaded, with the scorers that lead it."""
 
     agent: Agent
     kinds: tuple[ScorerKind, ...]
@@ -35,33 +35,45 @@ class Study:
     sampling: SamplingSettings
     samples: int
     seed: int
-    slots: int
-
-
-@dataclass(frozen=True)
-class Player:
-    """The policy that was loaded, and its critic."""
-
     controller: Controller
+    policies: Policies
     env: TextEnv
     console: Console
-    critic: Critic | None = None
-    discount: float = 1.0
-    verifies: bool = False
-    """Whether V after an answer learned the outcome."""
+    job_env: str = ""
+    """What jobs call the environment: its name, where the controller's workers have several."""
 
-    def play(self, tasks: Sequence[Task], study: Study, samples: int, search: SearchPlan | None = None) -> PlayedTasks:
-        return evaluate_tasks(
-            self.controller, study.sampling, tasks, self.console, seed=study.seed, samples=samples, search=search
-        )
+    @property
+    def values(self) -> ValueMeaning:
+        """What the critic's values mean."""
+        return self.policies.algorithm.values if self.policies.algorithm else ValueMeaning()
 
     @property
     def read(self) -> int:
         """Tokens that were read for values so far."""
-        return self.critic.encoded_tokens if self.critic else 0
+        return self.policies.critic.encoded_tokens if self.policies.critic else 0
 
-    def lines(self, result: PlayedTasks) -> list[list[Scores]]:
-        return lines_of(result, self.critic, getattr(self.env, "grammar", None))
+    @property
+    def likelihood(self) -> Likelihood:
+        found: Likelihood = self.parts.get("logprob", Likelihood())
+        return found
+
+    def play(self, tasks: Sequence[Task], samples: int, search: SearchPlan | None = None) -> PlayedTasks:
+        return evaluate_tasks(
+            self.controller, self.sampling, tasks, self.console, seed=self.seed, samples=samples, search=search,
+            env=self.job_env,
+        )  # fmt: skip
+
+    def lines(self, tasks: Sequence[Task], samples: int) -> list[list[Scores]]:
+        """Plays ``samples`` episodes of each task and scores them."""
+        return lines_of(self.play(tasks, samples), self.policies.critic, getattr(self.env, "grammar", None))
+
+    def scorings(self, valid: Sequence[Sequence[Scores]]) -> list[Scoring]:
+        """The scorers, each with the weights that it was told, or with which it does best on validation tasks."""
+        told = [self.likelihood.scoring(kind, self.values.discount) for kind in self.kinds]
+        if self.likelihood.weight:
+            return told
+        most = min(samples_of(self), 4)
+        return [best_of_n.choose_weight(valid, one, most) if one.kind.mixed else one for one in told]
 
 
 @dataclass
@@ -74,67 +86,51 @@ class StudyResult:
     """Of the mixed scorers, as they were chosen or given."""
 
 
-def check(study: Study, player: Player, split: str) -> None:
+def check(study: Study, split: str) -> None:
     """Raises UserError where a scorer has nothing to go by."""
     for kind in study.kinds:
-        if kind.asks_critic and player.critic is None:
+        if kind.asks_critic and study.policies.critic is None:
             raise UserError(
                 f"the scorer {kind} needs a critic, and this model has none: name a run of an algorithm with a critic, "
                 "or other scorers with --scorer"
             )
-        if kind in (ScorerKind.END_VALUE, ScorerKind.END_VALUE_LOGPROB) and not player.verifies:
+        if kind in (ScorerKind.END_VALUE, ScorerKind.END_VALUE_LOGPROB) and not study.values.verifies:
             raise UserError(
                 f"the scorer {kind} needs a critic whose last value learned the outcome: train with --selfac."
                 "terminal-target outcome, or take value"
             )
-    if asks_oracle(study.agent, study.kinds) and not has_oracle(player.env, split):
-        raise UserError(f"the scorer oracle needs an oracle, and the environment {player.env.name} has none")
+    if asks_oracle(study.agent, study.kinds) and not has_oracle(study.env, split):
+        raise UserError(f"the scorer oracle needs an oracle, and the environment {study.env.name} has none")
     if study.agent == Agent.TOT:
         for tot in plans(study):
-            check_slots(tot, study.slots)
+            check_slots(tot, study.controller.portion)
 
 
-def measure(study: Study, player: Player, split: str, tasks: Sequence[Task]) -> StudyResult:
-    """Everything that was study for. Raises UserError."""
+def measure(study: Study, split: str, tasks: Sequence[Task]) -> StudyResult:
+    """Everything that the study is for. Raises UserError."""
     valid: list[list[Scores]] = []
     if "validation" in study.parts:
-        chosen = pick_tasks(player.env, "valid", study.parts["validation"].tasks)
-        if split == "valid":
-            raise UserError("what is chosen on validation tasks is measured on others: leave --split at test")
-        valid = player.lines(player.play(chosen, study, samples_of(study)))
+        chosen = pick_tasks(study.env, "valid", study.parts["validation"].tasks, study.console)
+        valid = study.lines(chosen, samples_of(study))
     ways = {Agent.BEST_OF_N: _best_of_n, Agent.TOT: _tot, Agent.EARLY_STOP: _early_stop}
-    return ways[study.agent](study, player, tasks, valid)
+    return ways[study.agent](study, tasks, valid)
 
 
 def samples_of(study: Study) -> int:
     """Episodes of each task that are chosen from, or from which a weight is learned."""
-    if study.agent == Agent.BEST_OF_N:
-        settings: BestOfN = study.parts["best_of_n"]
-        return max(settings.n)
-    return study.samples
+    return max(study.parts["best_of_n"].n) if study.agent == Agent.BEST_OF_N else study.samples
 
 
-def weights_of(study: Study, kind: ScorerKind, valid: Sequence[Sequence[Scores]]) -> Weights:
-    """How a scorer weighs what it goes by: as likelihood, or as it does best on validation tasks."""
-    likelihood: Likelihood = study.parts.get("logprob", Likelihood())
-    weights = Weights(likelihood.form, likelihood.weight or 1.0)
-    if not kind.mixed or likelihood.weight:
-        return weights
-    return best_of_n.choose_weight(valid, kind, min(samples_of(study), 4), weights)
+def _best_of_n(study: Study, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
+    budgets, scorings, before = sorted(study.parts["best_of_n"].n), study.scorings(valid), study.read
+    lines = study.lines(tasks, budgets[-1])
+    value_tokens = (study.read - before) / max(1, sum(map(len, lines)))
+    points = [best_of_n.point(lines, scoring, n, value_tokens) for scoring in scorings for n in budgets]
+    return StudyResult([single(lines), *points], weights=_mixed(scorings))
 
 
-def _best_of_n(study: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
-    settings: BestOfN = study.parts["best_of_n"]
-    before = player.read
-    lines = player.lines(player.play(tasks, study, max(settings.n)))
-    value_tokens = (player.read - before) / max(1, sum(map(len, lines)))
-    result = StudyResult([single(lines)])
-    for kind in study.kinds:
-        weights = weights_of(study, kind, valid)
-        if kind.mixed:
-            result.weights[kind] = weights.weight
-        result.points += [best_of_n.point(lines, kind, n, weights, value_tokens) for n in sorted(settings.n)]
-    return result
+def _mixed(scorings: Sequence[Scoring]) -> dict[str, float]:
+    return {one.kind: one.weight for one in scorings if one.kind.mixed}
 
 
 def single(tasks: Sequence[Sequence[Scores]]) -> Point:
@@ -147,48 +143,33 @@ def single(tasks: Sequence[Sequence[Scores]]) -> Point:
 def plans(study: Study) -> list[Any]:
     """The settings of the search at each budget."""
     tot, sweep = study.parts["tot"], study.parts["sweep"]
-    assert isinstance(sweep, Sweep)
     try:
         return [replace(tot, branch=branch) for branch in sorted(sweep.branch)] or [tot]
     except ValueError as error:
         raise UserError(str(error)) from None
 
 
-def searched(
-    study: Study, player: Player, tasks: Sequence[Task], tot: ToTSettings, kind: ScorerKind, weights: Weights,
-    budget: int,
-) -> Point:  # fmt: skip
-    """What a search that ``kind`` leads makes of each task. ``budget`` is what the point is called by."""
-    before = player.read
-    plan = SearchPlan(tot, Scoring(kind, weights.form, weights.weight, player.discount))
-    result = player.play(tasks, study, 1, plan)
-    searches = [o if isinstance(o, Searched) else None for o in result.outcomes]
+def searched(study: Study, tasks: Sequence[Task], tot: ToTSettings, scoring: Scoring, budget: int) -> Point:
+    """What a search that a scorer leads makes of each task. ``budget`` is what the point is called by."""
+    before = study.read
+    outcomes = study.play(tasks, 1, SearchPlan(tot, scoring)).outcomes
+    searches = [o if isinstance(o, Searched) else None for o in outcomes]
     success = tuple(math.nan if s is None else float(bool(s.success)) for s in searches)
     tokens = tuple(math.nan if s is None else float(s.sampled_tokens) for s in searches)
-    return Point(Agent.TOT, kind, budget, success, tokens, (player.read - before) / max(1, len(tasks)))
+    return Point(Agent.TOT, scoring.kind, budget, success, tokens, (study.read - before) / max(1, len(tasks)))
 
 
-def _tot(study: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
-    result = StudyResult([single(player.lines(player.play(tasks, study, 1)))])
-    for kind in study.kinds:
-        weights = weights_of(study, kind, valid)
-        if kind.mixed:
-            result.weights[kind] = weights.weight
-        result.points += [searched(study, player, tasks, tot, kind, weights, tot.branch) for tot in plans(study)]
-    return result
+def _tot(study: Study, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
+    scorings, points = study.scorings(valid), [single(study.lines(tasks, 1))]
+    points += [searched(study, tasks, tot, scoring, tot.branch) for scoring in scorings for tot in plans(study)]
+    return StudyResult(points, weights=_mixed(scorings))
 
 
-def _early_stop(study: Study, player: Player, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
-    settings: EarlyStop = study.parts["early_stop"]
-    lines = player.lines(player.play(tasks, study, study.samples))
-    result = StudyResult([single(lines)])
-    likelihood: Likelihood = study.parts.get("logprob", Likelihood())
-    for kind in study.kinds:
-        stop, figures = stopping(lines, valid, kind, settings, likelihood)
-        if kind.mixed:
-            result.weights[kind] = stop.weights.weight
-        result.stops.append(figures)
-    return result
+def _early_stop(study: Study, tasks: Sequence[Task], valid: list[list[Scores]]) -> StudyResult:
+    lines = study.lines(tasks, study.samples)
+    found = [stopping(lines, valid, kind, study.parts["early_stop"], study.likelihood) for kind in study.kinds]
+    scorings = [stop.scoring for stop, _ in found]
+    return StudyResult([single(lines)], [figures for _, figures in found], _mixed(scorings))
 
 
 def stopping(
@@ -196,31 +177,19 @@ def stopping(
     likelihood: Likelihood,
 ) -> tuple[early_stop.Stop, dict[str, Any]]:  # fmt: skip
     """The rule that does best on validation episodes, and what it saves and loses on those of ``tasks``."""
-    flat = [line for mine in valid for line in mine]
-    weights = Weights(likelihood.form, likelihood.weight or 1.0)
-    tried = best_of_n.candidates(valid, kind, weights) if kind.mixed and not likelihood.weight else [weights]
-    stop = early_stop.choose(flat, kind, tried, settings.first, settings.max_loss)
+    flat, lines = [line for mine in valid for line in mine], [line for mine in tasks for line in mine]
+    scoring = likelihood.scoring(kind)
+    tried = best_of_n.candidates(valid, scoring) if kind.mixed and not likelihood.weight else [scoring]
+    stop = early_stop.choose(flat, tried, settings.first, settings.max_loss)
+    ends = [(line, stop.turns(line)) for line in lines]
     return stop, {
         "scorer": kind.value,
         "rule": stop.rule.value,
         "threshold": stop.threshold,
         "validation_saved": early_stop.saved(flat, stop),
-        "figures": early_stop.figures(tasks, stop),
-        "stopped": stopped(tasks, stop),
+        "figures": early_stop.figures(lines, stop),
+        "stopped": {
+            "success": mean([line.success * (end == len(line.tokens)) for line, end in ends]),
+            "tokens": mean([float(sum(line.tokens[:end])) for line, end in ends]),
+        },
     }
-
-
-def stopped(tasks: Sequence[Sequence[Scores]], stop: early_stop.Stop) -> dict[str, float]:
-    """What is left: success, and sampled tokens per episode."""
-    lines = [line for mine in tasks for line in mine]
-    ends = [stop.turns(line) for line in lines]
-    return {
-        "success": mean([line.success * (end == len(line.tokens)) for line, end in zip(lines, ends, strict=True)]),
-        "tokens": mean([float(sum(line.tokens[:end])) for line, end in zip(lines, ends, strict=True)]),
-    }
-
-
-def scored_player(controller: Controller, policies: Policies, env: TextEnv, console: Console) -> Player:
-    """The player of the trained policy, with the discount and the meaning of its critic's values."""
-    values = policies.algorithm.values if policies.algorithm else ValueMeaning()
-    return Player(controller, env, console, policies.critic, values.discount, values.verifies)

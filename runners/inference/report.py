@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from runners.command_line.errors import UserError
+from runners.command_line.outputs import writing
 from runners.command_line.plain import plain
 from runners.inference.program import StudyResult
 from runners.inference.settings import Agent
@@ -102,9 +102,7 @@ def _curve(axes: Any, rows: Sequence[Row], colour: str) -> None:
 def write(result: StudyResult, title: str, out: Path) -> None:
     """The files beside the JSON of ``out``: .md, .csv and .png. Raises UserError."""
     parts = (f"{name}:\n\n{markdown_table(headings, rows)}" for name, headings, rows in tables(result))
-    try:
+    with writing(out):
         write_whole(out.with_suffix(".md"), "\n\n".join(parts) + "\n")
         write_csv(out.with_suffix(".csv"), csv_rows(result))
         draw(result, title, out.with_suffix(".png"))
-    except OSError as error:
-        raise UserError(f"cannot write {error.filename or out}: {error.strerror}") from None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent_envs.ranges import check_ranges
-from agents.rollout.search.settings import SEARCHERS, LogprobForm, ScorerKind, ToTSettings
+from agents.rollout.search.settings import SEARCHERS, LogprobForm, ScorerKind, Scoring, ToTSettings
 
 
 class Agent(StrEnum):
@@ -45,8 +45,8 @@ class BestOfN:
     all groups of n within it."""
 
     def __post_init__(self) -> None:
-        if not self.n or min(self.n) < 2 or len(set(self.n)) < len(self.n):
-            raise ValueError(f"n must be different numbers from 2 on, not {self.n}")
+        if not self.n or not 2 <= min(self.n) <= max(self.n) <= 10_000 or len(set(self.n)) < len(self.n):
+            raise ValueError(f"n must be different numbers from 2 to 10000, not {self.n}")
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,10 @@ class Likelihood:
 
     def __post_init__(self) -> None:
         check_ranges(self, weight=0)
+
+    def scoring(self, kind: ScorerKind, discount: float = 1.0) -> Scoring:
+        """A scorer as it is told; where the weight is still to be chosen, with a weight of 1."""
+        return Scoring(kind, self.form, self.weight or 1.0, discount)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,11 @@ class Point:
     value_tokens: float = 0.0
     """Read for values, a task: what the critic costs beside."""
 
+    @property
+    def played(self) -> int:
+        """Tasks that were played to an end."""
+        return sum(not math.isnan(x) for x in self.success)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -44,32 +49,25 @@ class Row:
 BASELINES = (ScorerKind.RANDOM, ScorerKind.LOGPROB)
 
 
-def known(point: Point) -> list[float]:
-    return [x for x in point.success if not math.isnan(x)]
-
-
 def rows_of(points: Sequence[Point]) -> list[Row]:
     """Every point with what can be said of it. Points without a played task are left out."""
     rows = []
-    for point in (p for p in points if known(p)):
+    for point in (p for p in points if p.played):
         like = [p for p in points if (p.agent, p.budget) == (point.agent, point.budget) and p is not point]
-        beside = [p for p in like if p.scorer in BASELINES]
         rows.append(
             Row(
                 point.agent,
                 point.scorer,
                 point.budget,
-                len(known(point)),
-                bootstrap(known(point)),
-                bootstrap([x for x in point.tokens if not math.isnan(x)]),
+                point.played,
+                bootstrap(point.success),
+                bootstrap(point.tokens),
                 point.value_tokens,
-                {p.scorer: gain(p, point) for p in beside if known(p)},
+                {
+                    p.scorer: bootstrap_gain(p.success, point.success)
+                    for p in like
+                    if p.scorer in BASELINES and p.played
+                },
             )
         )
     return rows
-
-
-def gain(before: Point, after: Point) -> Interval:
-    """The paired difference in success, over the tasks that both played."""
-    pairs = [(a, b) for a, b in zip(before.success, after.success, strict=True) if not (math.isnan(a) or math.isnan(b))]
-    return bootstrap_gain([a for a, _ in pairs], [b for _, b in pairs])

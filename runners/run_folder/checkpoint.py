@@ -17,6 +17,8 @@ from runners.command_line.errors import UserError
 from runners.command_line.plain import dump_json
 
 MANIFEST = "MANIFEST.json"
+STATE, OPTIMIZER, RNG = "state.json", "optimizer.safetensors", "rng.safetensors"
+"""Files of a checkpoint, beside those of the model."""
 _NEW, _DAMAGED = ".new-", "damaged-"
 
 
@@ -34,7 +36,7 @@ def update_of(folder: Path) -> int:
 
 def checkpoints(parent: Path) -> list[Path]:
     """The checkpoints in a folder, the oldest first; sound or not."""
-    return sorted((p for p in parent.glob("update-*") if p.name[7:].isdecimal()), key=update_of)
+    return sorted((p for p in parent.glob("update-*") if p.name[7:].isdecimal() and p.is_dir()), key=update_of)
 
 
 def write(target: Path, fill: Callable[[Path], None]) -> None:

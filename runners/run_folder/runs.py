@@ -1,16 +1,25 @@
-"""Run folders that are read again: settings, newest sound checkpoint, and the base model."""
+"""Run folders that are read again: settings, newest sound checkpoint, and the base model.
+
+Nothing heavy is imported until a model is asked for: a command line that names a run is understood without torch.
+"""
+
+from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from agent_envs import registry
 from runners.command_line.errors import UserError
-from runners.loading.base_model import Base, BaseSpec, source_of
+from runners.command_line.interrupts import importing
 from runners.run_folder import checkpoint
 from runners.settings.run_settings import RunSettings, Train, read_settings
+
+if TYPE_CHECKING:
+    from runners.loading.base_model import Base, BaseSpec
 
 CONFIG, BASE = "config.yaml", "base.json"
 
@@ -34,11 +43,20 @@ class SavedRun:
         """The newest sound checkpoint; damaged ones are named. Raises UserError when there is none."""
         return checkpoint.newest_sound(self.checkpoints, lambda line: console.print(line, soft_wrap=True, markup=False))
 
+    def base(self, console: Console, device: str, dtype: str | None = None) -> Base:
+        """The base model that the run was trained on. Raises UserError when it is another by now."""
+        with importing():
+            from runners.loading.base_model import load_base
+
+        base = load_base(base_of(self.settings, console, device, dtype), console)
+        self.check(base)
+        return base
+
     def check(self, base: Base) -> None:
         """Raises UserError when ``base`` is not the model that the run was trained on."""
         try:
             known = json.loads((self.folder / BASE).read_text("utf-8"))["fingerprint"]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             raise UserError(f"{self.folder / BASE} is missing or damaged: it says which model was trained") from None
         if known != base.fingerprint:
             raise UserError(
@@ -75,12 +93,18 @@ def locate(path: Path, console: Console) -> tuple[SavedRun, Path]:
 
 def base_of(settings: RunSettings, console: Console, device: str, dtype: str | None = None) -> BaseSpec:
     """The base model of a run with these settings; the tiny model is made first where it is missing."""
+    with importing():
+        from runners.loading.base_model import BaseSpec, source_of
+
     train = settings.train
     dtype = dtype or train.dtype
     if train.init_from is None:
         assert settings.chat is not None
-        env = registry.make(train.env, settings.env)
-        return BaseSpec(source_of(train.model, env, settings.pretrain, console), device, dtype, settings.chat)
+        envs = list(registry.make_all(settings.env).values())
+        source = source_of(train.model, envs, settings.pretrain, settings.chat, console)
+        return BaseSpec(source, device, dtype, settings.chat, quantize=train.quantize)
     earlier, chosen = locate(train.init_from, console)
+    if earlier.train.quantize != "none":
+        raise UserError(f"{earlier.folder} was trained with --quantize: its adapter cannot be merged, so not built on")
     below = base_of(earlier.settings, console, device, dtype)
     return replace(below, merged=(*below.merged, (earlier.settings.lora, str(chosen))))

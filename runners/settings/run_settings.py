@@ -6,54 +6,53 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent_envs import registry
-from agent_envs.isolation.settings import HostSettings
-from agent_envs.ranges import check_ranges
+from agent_envs.isolation.host_process import HostSettings
+from agent_envs.ranges import check_name, check_ranges
 from agents.engine.base import SamplingSettings
 from agents.engine.registry import ENGINES, EngineChoice
 from agents.judge import JudgeSettings
-from agents.model.settings import CriticSettings, LoraSettings, SeparateCriticSettings
+from agents.model.settings import Attention, CriticSettings, LoraSettings, SeparateCriticSettings
 from agents.rollout.registry import AGENTS, AgentChoice
 from agents.rollout.settings import FaultSettings, ReActSettings
 from agents.text.settings import ChatSettings
-from algorithms import REGISTRY, Algorithm, algorithm_class
-from algorithms.formulas.mismatch import Correction
+from algorithms import REGISTRY, Algorithm
+from algorithms.formulas.mismatch import Correction, Masked
 from runners.cloning.settings import TINY, PretrainSettings
-from runners.command_line.parse import parse
-from runners.command_line.plain import dump
-from runners.settings import attribution_block
-from runners.settings.play_settings import PlaySettings
+from runners.command_line.errors import UserError
+from runners.command_line.parse import named, parse
+from runners.command_line.plain import dump, plain
+from runners.settings import attribution_block, pretrained
+from runners.settings.acting import NAMED, PREFIXES, acting
+from runners.settings.learner_ranks import LearnerRanks
+from runners.settings.play_settings import PlaySettings, check_envs, with_list
+from runners.settings.ray_settings import RaySettings
 
 OLD_PRETRAIN = {"foretell": "predict"}
 """Names of settings of the tiny model in run folders of version 0.1."""
 
 
+MOST_WORKERS = 1024
+MOST_SHARE = 1000
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+QUANTIZED = ("none", "int8", "nf4")
 
 
 @dataclass(frozen=True)
 class Train:
     """Train an agent with reinforcement learning over many turns."""
 
-    COMMON: ClassVar = (
-        *(
-            "env",
-            "algo",
-            "agent",
-            "engine",
-            "model",
-            "out",
-            "init_from",
-            "seed",
-            "updates",
-            "episodes",
-            "minibatches",
-            "lr",
-        ),
-        *("value_lr", "temperature", "slots", "workers", "eval_every", "eval_tasks", "test_tasks", "device", "threads"),
+    COMMON: ClassVar[tuple[str, ...]] = (
+        *("env", "mix", "algo", "agent", "engine", "model", "out", "init_from", "seed", "updates", "episodes"),
+        "minibatches",
+        *("lr", "value_lr", "temperature", "slots", "workers", "eval_every", "eval_tasks", "test_tasks"),
+        *("device", "threads"),
     )
 
-    env: str = "wiki"
-    """Environment to learn; its settings are the flags --ENV.…"""
+    env: tuple[str, ...] = ("wiki",)
+    """Environment to learn, or several for one policy; the settings of each are the flags --ENV.…"""
+    mix: tuple[int, ...] = ()
+    """Shares of several environments in the tasks of an update, as whole numbers in their order: 2 1 plays two tasks of
+    the first for one of the second. By default all have the same."""
     algo: str = "selfac"
     """Algorithm; its hyper-parameters are the flags --ALGO.…"""
     agent: str = "react"
@@ -64,7 +63,7 @@ class Train:
     model: str = TINY
     """`tiny`, which is made first, or a Hugging Face folder or hub name with a chat template."""
     out: Path | None = None
-    """Run folder; by default runs/ENV-ALGO-SEED-TIME."""
+    """Run folder; by default runs/ENV-ALGO-SEED-TIME (ENV+ENV for several environments)."""
     init_from: Path | None = None
     """A run to start from: its adapter is merged into the base model, which is also the KL reference."""
     seed: int = 0
@@ -102,6 +101,8 @@ class Train:
     """Smallest ratio that the masks keep."""
     correction_high: float = 2.0
     """Largest ratio that is kept, or at which ratios are truncated."""
+    masked: Masked = Masked.LEFT_OUT
+    """Tokens or episodes that a mask takes out: left_out of every mean, or counted there with weight 0."""
     temperature: float = 1.0
     """Temperature of sampling and of the trainer's log-probabilities."""
     top_p: float = 1.0
@@ -111,43 +112,60 @@ class Train:
     """Sample from this many of the most probable tokens; 0 is all. It biases the ratio too."""
     token_budget: int = 16384
     """Tokens per forward pass; larger minibatches are cut into subtrees with the same gradient."""
+    gradient_checkpointing: bool = False
+    """Keep only the inputs of every layer for the backward pass, which computes the layers again: less memory, about a
+    third more time, the same gradient."""
     slots: int = 128
     """Episodes that one worker plays at once."""
     workers: str = "0"
-    """Processes that play episodes, in portions of `slots`; 0 plays them in the trainer's own process. NAME:N takes N
-    workers of another backend."""
+    """Processes that play episodes, in portions of `slots`; 0 plays them in the trainer's own process. ray:N takes N
+    actors of a Ray cluster (--ray.…), NAME:N takes N workers of another backend."""
+    learner: str = "local"
+    """Processes that learn: local is this one alone; ddp:N is N on this machine, each with all weights; fsdp:N cuts the
+    frozen weights over them. On a machine with GPUs, each has one of its own."""
+    staleness: int = 0
+    """Updates by which the policy that plays may be older than the one that learns. 0 plays an update's episodes when
+    it begins. Above 0, workers play the next ones while an update learns, and --correction is token_truncate."""
     exact: bool = True
     """Wait for slow environments, so that runs with the same seed are bit-identical whatever the timing."""
     eval_every: int = 10
     """Updates between evaluations on validation tasks; 0 for none."""
     eval_tasks: int = 128
-    """Validation tasks of each evaluation."""
+    """Validation tasks of each evaluation and environment."""
     test_tasks: int = 500
-    """Test tasks of the evaluations before and after the run; 0 for none."""
+    """Test tasks of each environment in the evaluations before and after the run; 0 for none."""
     save_every: int = 1
     """Updates between checkpoints; a killed run loses at most this many."""
     keep_last: int = 2
-    """Number of newest checkpoints to keep, besides the one with the best validation success."""
+    """Number of newest checkpoints to keep, besides the one with the best validation success (the mean over the
+    environments, where there are several)."""
     max_skipped: int = 5
     """The run stops after this many steps in a row whose loss or gradient is not finite."""
     device: str = "auto"
     """Device of the model: auto, cpu, cuda, …"""
     dtype: str = "float32"
     """Type of the frozen weights: float32, bfloat16, float16 or auto (as saved)."""
+    quantize: str = "none"
+    """Frozen matrices of the layers in fewer bits: int8, nf4 (4 bits) or none. Needs the extra quantize."""
+    attention: Attention = Attention.AUTO
+    """Attention of the trained model: flex is FlexAttention and varlen FlashAttention, both for CUDA; blocks are plain
+    kernel calls. auto takes flex on CUDA, and blocks anywhere else."""
     threads: int = 1
     """Torch threads in this process; small models are fastest with one."""
-
-    def divides_into(self, group: int) -> bool:
-        """Whether the episodes of an update make whole groups, at least one for each minibatch."""
-        return self.episodes % group == 0 and self.episodes // group >= self.minibatches
 
     def sampling(self, greedy: bool = False) -> SamplingSettings:
         """How tokens are drawn. Raises ValueError."""
         return SamplingSettings(self.temperature, greedy, self.top_p, self.top_k)
 
     def __post_init__(self) -> None:
+        self._check_envs()
         self.sampling()
-        _ = self.backend
+        _ = self.backend, self.ranks
+        if self.engine == "openai":
+            raise ValueError(
+                "engine openai only evaluates (turnwise evaluate --endpoint URL --model NAME): training needs the "
+                "tokens that were sampled, and their probabilities"
+            )
         least_0 = ("seed", "updates", "value_updates", "env_steps", "replay_steps", "eval_every", "test_tasks")
         least_1 = (
             *("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks", "threads"),
@@ -155,10 +173,11 @@ class Train:
         )
         check_ranges(self, **dict.fromkeys(least_0, 0), **dict.fromkeys(least_1, 1))
         check_ranges(self, seed=(0, 2**63 - 1), slots=(1, 65_536), threads=(1, 1024), lr=(0, 100), value_lr=(0, 100))
+        check_ranges(self, staleness=(0, 64), episodes=(1, 1_000_000), epochs=(1, 10_000), replay_steps=(0, 100_000))
         if not self.max_grad_norm > 0:
             raise ValueError(f"max_grad_norm must be above 0, not {self.max_grad_norm}")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        check_name(self, "dtype", DTYPES)
+        check_name(self, "quantize", QUANTIZED)
         if not self.replay_steps and (self.replay_body or self.replay_updates != 4):
             raise ValueError("replay_updates and replay_body only work with replay_steps")
         if not 0 <= self.correction_low < 1 < self.correction_high:
@@ -166,10 +185,37 @@ class Train:
         masks = self.correction in (Correction.TOKEN_MASK, Correction.SEQUENCE_MASK)
         if self.correction_low > 0 and not masks:
             raise ValueError("correction_low only works with correction token_mask or sequence_mask")
-        if self.correction_high != 2.0 and self.correction == Correction.NONE:
+        if self.staleness and self.backend[0] == "local":
+            raise ValueError("staleness needs rollout workers: set --workers 1 or more")
+        if self.correction_high != 2.0 and self.correction == Correction.NONE and not self.staleness:
             raise ValueError("correction_high only works with a correction")
+        if self.masked != Masked.LEFT_OUT and not masks:
+            raise ValueError("masked only works with correction token_mask or sequence_mask")
         if self.init_from is not None and self.model != TINY:
             raise ValueError("with init_from the base model is that of the earlier run: leave model out")
+        if self.quantize != "none" and self.init_from is not None:
+            raise ValueError("quantize does not work with init_from: the earlier run's adapter could not be merged")
+
+    def _check_envs(self) -> None:
+        check_envs(self.env)
+        if not self.mix:
+            return
+        if len(self.env) == 1:
+            raise ValueError("mix has no effect with one environment: leave it out, or name several after --env")
+        if len(self.mix) != len(self.env):
+            raise ValueError(f"mix needs one number for each of the {len(self.env)} environments, not {len(self.mix)}")
+        if low := [share for share in self.mix if not 1 <= share <= MOST_SHARE]:
+            raise ValueError(f"mix must hold whole numbers from 1 to {MOST_SHARE}, not {low[0]}")
+
+    @property
+    def envs(self) -> str:
+        """All environments in one word, for titles and names of folders."""
+        return "+".join(self.env)
+
+    @property
+    def shares(self) -> tuple[int, ...]:
+        """The share of each environment in the tasks of an update."""
+        return self.mix or (1,) * len(self.env)
 
     @property
     def backend(self) -> tuple[str, int]:
@@ -177,10 +223,23 @@ class Train:
         name, _, count = self.workers.rpartition(":")
         if not (count.isascii() and count.isdecimal()):
             raise ValueError(f"workers must be a number, or NAME:NUMBER of a rollout backend, not {self.workers!r}")
+        if int(count) > MOST_WORKERS:
+            raise ValueError(f"workers must be at most {MOST_WORKERS} processes, not {count}")
         name = name or ("process" if int(count) else "local")
         if (name == "local") != (not int(count)):
             raise ValueError(f"workers {self.workers}: only the trainer's own process, --workers 0, has no number")
         return name, int(count)
+
+    @property
+    def ranks(self) -> LearnerRanks:
+        """The processes that learn."""
+        return LearnerRanks.of(self.learner)
+
+    def usual(self) -> Mapping[str, Any]:
+        """The defaults that depend on what was chosen."""
+        preset = pretrained.preset_of(self.model, self.init_from)
+        stale = {"correction": Correction.TOKEN_TRUNCATE} if self.staleness else {}
+        return stale if preset is None else {**preset.train, **stale}
 
     @staticmethod
     def choices() -> dict[str, Sequence[str]]:
@@ -190,18 +249,15 @@ class Train:
     @staticmethod
     def adopted(values: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a settings file, with other programs' blocks and version 0.1's names as settings of ours."""
-        values = attribution_block.adopted(values)
+        values = with_list(attribution_block.adopted(values))
         if isinstance(pretrain := values.get("pretrain"), Mapping):
             values["pretrain"] = {OLD_PRETRAIN.get(key, key): value for key, value in pretrain.items()}
+        for block in (values.get("selfac"), (values.get("naive_ac") or {}).get("formula")):
+            if isinstance(block, dict) and not block.get("adaptive_lambda", True):
+                del block["adaptive_lambda"]  # there was such a setting, and it was off
         if isinstance(values.get("workers"), int):
             values["workers"] = str(values["workers"])
         return values
-
-
-PREFIXES = {"hosts": "envs"}
-"""Flag prefixes that differ from the field of `RunSettings`."""
-NAMED = {"env": "env", "algorithm": "algo", "engine": "engine", "agent": "agent"}
-"""Fields of `RunSettings` whose prefix is a name: the field of `Train` that holds it."""
 
 
 @dataclass(frozen=True)
@@ -209,8 +265,8 @@ class RunSettings:
     """All settings of a training run. A part that does not act in the run is None."""
 
     train: Train
-    env: Any
-    """Settings of the environment ``train.env``."""
+    env: Mapping[str, Any]
+    """Settings of each environment in ``train.env``, by its name."""
     algorithm: Algorithm[Any]
     engine: Any
     """Settings of the engine ``train.engine``."""
@@ -224,10 +280,19 @@ class RunSettings:
     judge: JudgeSettings | None = None
     chat: ChatSettings | None = None
     pretrain: PretrainSettings | None = None
+    ray: RaySettings | None = None
 
     def by_prefix(self) -> dict[str, Any]:
         """The settings of every part that acts, under the prefix of its flags."""
-        return {prefix_of(self.train, part): getattr(self, part) for part in classes_of(self.train)}
+        return {one.prefix: self.env[one.env] if one.env else getattr(self, one.part) for one in acting(self.train)}
+
+    def only_env(self, program: str) -> tuple[str, Any]:
+        """Name and settings of the run's one environment. Raises UserError, which names the ``program``, for a run of
+        several."""
+        if len(self.env) > 1:
+            raise UserError(f"{program} takes runs of one environment, and this one has {' and '.join(self.env)}")
+        (found,) = self.env.items()
+        return found
 
     def play(self, *, slots: int | None = None, exact: bool | None = None, oracle: bool | None = None) -> PlaySettings:
         """How episodes of this run are played; arguments that are given replace the run's own."""
@@ -235,76 +300,75 @@ class RunSettings:
         slots = self.train.slots if slots is None else slots
         exact = self.train.exact if exact is None else exact
         engine, agent = self.engine_choice, AgentChoice(self.train.agent, self.agent)
-        return PlaySettings(self.train.env, self.env, react, self.hosts, self.faults, slots, exact, engine, agent)
+        return PlaySettings(self.env, react, self.hosts, self.faults, slots, exact, engine, agent)
+
+    def check_groups(self) -> None:
+        """Raises UserError unless the episodes of an update make whole groups, at least one for each minibatch."""
+        train, group = self.train, self.algorithm.sampling.group
+        if train.episodes % group or train.episodes // group < train.minibatches:
+            raise UserError(
+                f"--episodes {train.episodes} must be a multiple of the group of {group}, with at least one task for "
+                f"each of the {train.minibatches} minibatches"
+            )
 
     @property
     def engine_choice(self) -> EngineChoice:
         return EngineChoice(self.train.engine, self.engine)
 
+    def plain(self) -> dict[str, Any]:
+        """All settings as plain values, as a settings file holds them."""
+        return {**self._top(), **plain(self.by_prefix())}
+
     def written(self) -> str:
         """YAML that ``--config`` reads back."""
-        return dump(self.train, self.by_prefix())
+        return dump(self._top(), self.by_prefix())
+
+    def _top(self) -> dict[str, Any]:
+        """The run's own settings as plain values. One environment is written as its name alone."""
+        top: dict[str, Any] = plain(self.train)
+        if len(self.env) == 1:
+            top["env"] = self.train.env[0]
+            del top["mix"]
+        else:
+            top["mix"] = list(self.train.shares)
+        return top
 
 
 def read_settings(argv: Sequence[str], about: str = "") -> RunSettings:
     """The settings that a command line names. Raises UserError."""
     train, parts = parse(Train, parts_of, argv, about=about)
+    # A settings file may hold every setting, as that of a run does: only flags say what was meant.
+    flags = named(argv)[0]
+    if train.env_steps and {"env_steps", "updates"} <= flags:
+        raise UserError("--updates does not act with --env-steps, which ends the run: leave out one of them")
+    if not train.eval_every and "eval_tasks" in flags:
+        raise UserError("--eval-tasks does not act with --eval-every 0, which evaluates nothing during the run")
     return settings_of(train, parts)
 
 
 def settings_of(train: Train, parts: Mapping[str, Any]) -> RunSettings:
-    """``parts`` by the prefix of their flags, as `parts_of` names them."""
-    return RunSettings(train, **{part: parts[prefix_of(train, part)] for part in classes_of(train)})
+    """The settings of a run from those of its parts, by the prefix of their flags (`parts_of`)."""
+    there = acting(train)
+    envs = {one.env: parts[one.prefix] for one in there if one.env}
+    return RunSettings(train, envs, **{one.part: parts[one.prefix] for one in there if not one.env})
 
 
-def parts_of(train: Train) -> dict[str, type]:
-    """Settings classes that act in a run with these choices, by the prefix of their flags.
+def parts_of(train: Train) -> dict[str, Any]:
+    """Settings classes that act in a run with these choices, by the prefix of their flags; for an adapter of a
+    pre-trained model, its settings.
 
     Raises ValueError where two of them would have the same prefix, or one that of a flag of the run itself.
     """
     own = {PREFIXES.get(f.name, f.name) for f in fields(RunSettings)} | {f.name for f in fields(Train)}
-    result = {}
-    for part, settings in classes_of(train).items():
-        prefix = prefix_of(train, part)
-        if prefix in result or (part in NAMED and prefix in own):
-            kind = {"env": "environment"}.get(part, part)
+    result: dict[str, Any] = {}
+    for one in acting(train):
+        if one.prefix in result or ((one.env or one.part in NAMED) and one.prefix in own):
+            kind = "environment" if one.env else one.part
             raise ValueError(
-                f"the {kind} cannot be called {prefix!r}: --{prefix} names other settings; rename its entry point"
+                f"the {kind} cannot be called {one.prefix!r}: --{one.prefix} names other settings; "
+                "rename its entry point"
             )
-        result[prefix] = settings
+        result[one.prefix] = one.settings
+    if (preset := pretrained.preset_of(train.model, train.init_from)) is not None:
+        result["lora"] = LoraSettings(**preset.lora)
     return result
-
-
-def prefix_of(train: Train, part: str) -> str:
-    """The prefix of the flags of a field of `RunSettings`."""
-    return getattr(train, NAMED[part]) if part in NAMED else PREFIXES.get(part, part)
-
-
-def classes_of(train: Train) -> dict[str, type]:
-    """Settings classes that act in a run with these choices, by their field of `RunSettings`."""
-    algorithm = algorithm_class(train.algo)
-    needs = algorithm().needs
-    own: dict[str, type] = {
-        "lora": LoraSettings,
-        "react": ReActSettings,
-        "hosts": HostSettings,
-        "faults": FaultSettings,
-    }
-    if (agent := AGENTS.get(train.agent).Config) is not None:
-        own["agent"] = agent
-    if needs.critic:
-        own["critic"] = CriticSettings
-    if needs.token_critic:
-        own["critic"] = SeparateCriticSettings
-    if needs.judge:
-        own["judge"] = JudgeSettings
-    if train.init_from is None:
-        own["chat"] = ChatSettings
-    if train.model == TINY and train.init_from is None:
-        own["pretrain"] = PretrainSettings
-    return {
-        "env": registry.env_class(train.env).Config,
-        "algorithm": algorithm,
-        **own,
-        "engine": ENGINES.get(train.engine).Config,
-    }

@@ -36,21 +36,37 @@ def percentile(mean: float, found: Sequence[float]) -> Interval:
     return Interval(mean, float(low), float(high))
 
 
+def over_tasks(
+    figure: Callable[[npt.NDArray[np.float64]], float | None],
+    task_X: npt.NDArray[np.int_],
+    drawn: Sequence[npt.NDArray[np.float64]],
+) -> Interval | None:
+    """A figure with its 95 % percentile interval over resampled tasks; None where it cannot be told.
+
+    ``figure`` gets a weight for each of X entries, ``task_X`` tells their tasks, and ``drawn`` is of `task_draws`.
+    """
+    if (whole := figure(np.ones(len(task_X)))) is None:
+        return None
+    found = [x for weight in drawn if (x := figure(weight[task_X])) is not None]
+    return percentile(whole, found) if found else None
+
+
 def bootstrap(values: Sequence[float], *, seed: int = 0, draws: int = 2000) -> Interval:
     """The mean of one number per task and its 95 % percentile interval over resampled tasks.
 
-    Raises ValueError for no values.
+    NaN, as of a task that was never played to its end, is left out. Raises ValueError where nothing else is there.
     """
-    if not len(values):
-        raise ValueError("an interval needs at least one value")
     x_N = np.asarray(values, dtype=np.float64)
+    x_N = x_N[~np.isnan(x_N)]
+    if not x_N.size:
+        raise ValueError("an interval needs at least one value")
     rng = np.random.default_rng(seed)
     picks_DN = rng.integers(0, x_N.size, size=(draws, x_N.size))
     return percentile(float(x_N.mean()), x_N[picks_DN].mean(axis=1))
 
 
 def bootstrap_gain(before: Sequence[float], after: Sequence[float], *, seed: int = 0) -> Interval:
-    """The mean difference of paired tasks and its 95 % interval. Raises ValueError when the lengths differ."""
+    """The mean difference of paired tasks, as `bootstrap`. Raises ValueError when the lengths differ, too."""
     if len(before) != len(after):
         raise ValueError(f"paired tasks: {len(before)} before, {len(after)} after")
     return bootstrap([b - a for a, b in zip(before, after, strict=True)], seed=seed)

@@ -7,6 +7,9 @@ from rich.console import Console
 from algorithms.formulas.mismatch import sampling_warning
 from runners.settings.run_settings import Train
 
+STUCK = 2
+"""Updates in a row without anything to learn, after which that is said."""
+
 
 class Advisor:
     """Reads the row of every update."""
@@ -14,8 +17,12 @@ class Advisor:
     def __init__(self, train: Train, console: Console) -> None:
         self.train, self.console = train, console
         self.given: set[str] = set()
+        self.stuck: dict[str, int] = {}
+        """Updates in a row in which nothing could be learned, by the reason."""
 
     def look_at(self, row: Mapping[str, float]) -> None:
+        reasons = set(self.nothing_learned(row))
+        self.stuck = {reason: self.stuck.get(reason, 0) + 1 for reason in reasons}
         for about, advice in self.advice(row):
             if about not in self.given:
                 self.given.add(about)
@@ -30,6 +37,16 @@ class Advisor:
                 f"[bold]more than 40 % of the ratios were clipped:[/] lower --lr, or set --{self.train.algo}.ratio to "
                 "one that grows less with the length of a turn (token, or a mean)",
             )
+        if row.get("out_of_memory"):
+            budget = f"{row['token_budget']:.0f}"
+            yield (
+                f"memory {budget}",
+                f"[bold]memory ran out:[/] from now on {budget} tokens a pass, with the same gradient. Set "
+                f"--token-budget {budget} to begin with that, or --gradient-checkpointing to fit more",
+            )
+        for reason, count in self.stuck.items():
+            if count == STUCK:
+                yield reason, f"[bold]{STUCK} updates in a row taught nothing:[/] {reason}"
         truncated = "mismatch_kept_mass" in row
         if truncated and (line := sampling_warning(self.train.top_p, self.train.top_k, dict(row))):
             yield "sampling", line
@@ -39,9 +56,21 @@ class Advisor:
                 "[bold]more than half of the judged episodes got no labels[/] (judge_unparsed) and learn from their "
                 "outcome alone: see docs/judges.md",
             )
-        if self.train.exact and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
+        if self.train.exact and not self.train.staleness and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
             yield (
                 "waiting",
                 "[bold]the engine waits for environments more than half of the time:[/] raise --envs.processes, or set "
                 "--no-exact: slow environments then delay no others, but the run's last bits depend on timing",
             )
+
+    def nothing_learned(self, row: Mapping[str, float]) -> Iterator[str]:
+        """Why this update could teach the policy nothing, and what to do about it."""
+        if row["turns"] > 0 and row["invalid"] > 0.999:
+            yield (
+                "every action was invalid. The model does not write the environment's actions: look at episodes "
+                "(turnwise view RUN), or train one that does (--model tiny)"
+            )
+        elif row["success"] == 0 and row["reward_std"] == 0:
+            yield "no episode had success and all had the same reward: begin with easier tasks, or a better model"
+        if row.get("grad_norm") == 0:
+            yield "the gradient was zero, so that the adapter never moved: nothing in these episodes differs in reward"

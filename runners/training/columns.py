@@ -1,8 +1,10 @@
 """Names and formats of an update's numbers, wherever they are shown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-COLUMNS: dict[str, Sequence[tuple[str, str, str]]] = {
+Columns = Mapping[str, Sequence[tuple[str, str, str]]]
+"""Group → (name, label, format) of each number."""
+COLUMNS: Columns = {
     "episodes": (
         ("success", "success", "{:.3f}"),
         ("reward", "reward", "{:.3f}"),
@@ -19,6 +21,7 @@ COLUMNS: dict[str, Sequence[tuple[str, str, str]]] = {
         ("zero_variance", "zero-variance groups", "{:.3f}"),
         ("explained_variance", "explained variance", "{:.3f}"),
         ("mismatch_max_abs", "max |log p rollout - trainer|", "{:.1e}"),
+        ("lag", "age of the policy that played (updates)", "{:.0f}"),
         ("skipped_steps", "skipped steps", "{:.0f}"),
     ),
     "cost": (
@@ -30,3 +33,11 @@ COLUMNS: dict[str, Sequence[tuple[str, str, str]]] = {
         ("seconds_update", "update s", "{:.2f}"),
     ),
 }
+OF_ENV = ("success", "reward", "turns", "invalid")
+"""Numbers of all episodes that are also shown for each of several environments; ``ENV/NAME`` are their names."""
+
+
+def columns_of(envs: Sequence[str]) -> Columns:
+    """All groups, and one more for each of several environments."""
+    own = [column for column in COLUMNS["episodes"] if column[0] in OF_ENV]
+    return {**COLUMNS, **{env: [(f"{env}/{key}", f"{env} {label}", form) for key, label, form in own] for env in envs}}

@@ -14,27 +14,31 @@ from rich.console import Console
 
 from agents.engine.registry import Opening
 from agents.judge import Judge, JudgeError, JudgeKind, JudgeSettings
+from agents.judge.base import JUDGES
 from agents.judge.critic import CriticJudge
 from agents.judge.endpoint import EndpointJudge
 from agents.judge.oracle import OracleJudge
 from agents.judge.policy import PolicyJudge
-from agents.judge.registry import JUDGES
 from agents.model.actor_critic import ActorCritic
 from agents.model.settings import CriticSettings
 from agents.text.chat import Chat
 from agents.tree.episode import Episode
 from algorithms.base import Algorithm, JudgedAlgorithm
 from runners.command_line.errors import UserError
-from runners.loading.base_model import Base, load_base
-from runners.run_folder.runs import base_of, locate
+from runners.loading.base_model import Base, actor_of
+from runners.loading.engine import in_this_process
+from runners.run_folder.runs import locate
 from runners.settings.run_settings import RunSettings, Train
 from runners.statistics.intervals import mean
 
 
 class Judging:
-    """Labels episodes between playing and learning."""
+    """Labels episodes between playing and learning. Raises UserError for an algorithm without a rule for labels."""
 
-    def __init__(self, judge: Judge, algorithm: JudgedAlgorithm[Any], folder: Path) -> None:
+    def __init__(self, judge: Judge, algorithm: Algorithm[Any], folder: Path) -> None:
+        if not isinstance(algorithm, JudgedAlgorithm):
+            name = type(algorithm).__name__
+            raise UserError(f"{name} needs a judge: it must derive from algorithms.base.JudgedAlgorithm")
         self.judge, self.algorithm, self.folder = judge, algorithm, folder
 
     def label(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -42,7 +46,7 @@ class Judging:
         started = monotonic()
         played = [episode for episode in episodes if episode.turns]
         number: dict[str, int] = {}
-        tree_L = torch.tensor([number.setdefault(e.job.task.id, len(number)) for e in played], dtype=torch.long)
+        tree_L = torch.tensor([number.setdefault(e.job.task_id, len(number)) for e in played], dtype=torch.long)
         visit_L = torch.tensor([e.job.sample // self.algorithm.sampling.group for e in played], dtype=torch.long)
         return_L = torch.tensor([e.reward for e in played], dtype=torch.float32)
         asked_L = self.algorithm.asked(return_L, tree_L, visit_L).tolist()
@@ -87,35 +91,6 @@ def label_stats(requested: Sequence[Episode]) -> dict[str, float]:
     return row
 
 
-def judge_settings(settings: RunSettings, algorithm: Algorithm[Any] | None = None) -> JudgeSettings | None:
-    """The settings of the judge that ``algorithm`` (by default the run's own) needs; None where it needs none.
-
-    Raises UserError where no judge is named and one is needed.
-    """
-    algorithm = algorithm or settings.algorithm
-    if not algorithm.needs.judge:
-        return None
-    train, judge = settings.train, settings.judge
-    if judge is None or judge.kind is None:
-        flag = algorithm.without_judge if isinstance(algorithm, JudgedAlgorithm) else ""
-        off = f", or learn from outcomes alone with --{train.algo}.{flag}" if flag else ""
-        raise UserError(f"--algo {train.algo} needs a judge: --judge.kind {', '.join(JUDGES.names())}{off}")
-    try:
-        JUDGES.get(judge.kind)
-    except ValueError as error:
-        raise UserError(f"--judge.kind: {error}") from None
-    return judge
-
-
-def judged(algorithm: Algorithm[Any]) -> JudgedAlgorithm[Any]:
-    """The algorithm as one whose actions are judged. Raises UserError for one that needs a judge and is none."""
-    if not isinstance(algorithm, JudgedAlgorithm):
-        raise UserError(
-            f"{type(algorithm).__name__} needs a judge: it must derive from algorithms.base.JudgedAlgorithm"
-        )
-    return algorithm
-
-
 def remote_judge(settings: JudgeSettings | None) -> Judge | None:
     """The judge that needs no model of ours, an endpoint or another package's; it is checked once. Raises UserError."""
     if settings is None or settings.kind is None or settings.kind in set(JudgeKind) - {JudgeKind.ENDPOINT}:
@@ -145,7 +120,7 @@ def local_judge(
     if settings.kind == JudgeKind.CRITIC:
         return _critic(settings, run.train, chat, console)
     length = settings.max_prompt_tokens + settings.reply_tokens
-    engine = run.engine_choice.open(
+    engine = in_this_process(run.engine_choice, console).open(
         Opening(model.model, base.source, chat.stop_ids, length, settings.concurrent, model.device, version=-1)
     )
 
@@ -158,14 +133,12 @@ def local_judge(
 def _critic(settings: JudgeSettings, train: Train, chat: Chat, console: Console) -> Judge:
     assert settings.run is not None
     run, chosen = locate(settings.run, console)
-    critic = run.settings.critic
-    if not isinstance(critic, CriticSettings):
+    if not isinstance(run.settings.critic, CriticSettings):
         raise UserError(f"--judge.run {run.folder} trained no critic of states: name a run of selfac, for example")
-    base = load_base(base_of(run.settings, console, train.device))
-    run.check(base)
+    base = run.base(console, train.device)
     if base.chat.tokenizer.get_vocab() != chat.tokenizer.get_vocab() or base.chat.prompt("", "") != chat.prompt("", ""):
         raise UserError(f"--judge.run {run.folder} has another tokenizer or chat template than this run")
-    model = ActorCritic(base.model, run.settings.lora, critic, temperature=run.train.temperature, seed=0)
+    model, prompt = actor_of(base, run.settings)
+    assert prompt is not None
     model.load(chosen)
-    discount = run.settings.algorithm.values.discount
-    return CriticJudge(model, base.chat.critic_prompt(critic.prompt), discount, train.token_budget)
+    return CriticJudge(model, prompt, run.settings.algorithm.values.discount, train.token_budget)

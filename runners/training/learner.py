@@ -7,11 +7,15 @@ nothing else. A step whose loss or gradient is not finite changes nothing and is
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
+from itertools import pairwise
+from operator import add
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from agents.model.actor_critic import ActorCritic
@@ -20,10 +24,20 @@ from agents.tree.chunked_backward import backward, cut, forward_parts
 from agents.tree.episode import EpisodeId
 from agents.tree.merge import Tree
 from agents.tree.packing import pack
+from agents.tree.ranks import Ranks
+from agents.tree.token_budget import TokenBudget
 from agents.tree.unpacked import backward_apart, forward_apart
 from algorithms.base import Algorithm, Loss
-from algorithms.formulas.mismatch import Correction, corrected, correction_weight, mismatch_stats
+from algorithms.formulas.mismatch import (
+    Correction,
+    Masked,
+    corrected,
+    correction_weight,
+    mismatch_stats,
+    without_masked,
+)
 from runners.command_line.errors import UserError
+from runners.run_folder.checkpoint import OPTIMIZER
 from runners.settings.run_settings import Train
 from runners.statistics.intervals import mean
 from runners.training.replay import KEY, Kept, Replay
@@ -70,23 +84,28 @@ class _Piece:
         return {episode.job.id for tree in self.trees for episode, _ in tree.paths}
 
 
-def check_critic_steps(train: Train, algorithm: Algorithm[Any]) -> None:
-    """Raises UserError for steps of the critic alone that the algorithm's critic cannot take."""
-    learns_alone = algorithm.needs.replay
-    if train.replay_steps and not learns_alone:
-        raise UserError(f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none")
-    if train.replay_body and algorithm.needs.token_critic:
-        raise UserError(f"--replay-body needs a critic that shares its body with the policy; {train.algo} has none")
-    if train.value_updates and not learns_alone:
-        raise UserError(f"--value-updates needs a critic that can learn alone; {train.algo} has none")
+def cut_evenly(trees: Sequence[Tree], parts: int) -> list[Sequence[Tree]]:
+    """As many stretches as asked, whose lengths differ by one at most; fewer where there are fewer trees."""
+    parts = min(parts, len(trees))
+    ends = [-(-len(trees) * i // parts) for i in range(parts + 1)] if parts else [0]
+    return [trees[a:b] for a, b in pairwise(ends)]
 
 
 class Learner:
-    """The trained model, its optimiser, and the algorithm whose loss it descends."""
+    """The trained model, its optimiser, and the algorithm whose loss it descends.
+
+    ``ranks``: the processes that share its passes, where there are several.
+    """
 
     def __init__(
-        self, model: ActorCritic, algorithm: Algorithm[Any], critic_prompt: Sequence[int] | None, train: Train
+        self,
+        model: ActorCritic,
+        algorithm: Algorithm[Any],
+        critic_prompt: Sequence[int] | None,
+        train: Train,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks
         self.model, self.algorithm, self.critic_prompt, self.train = model, algorithm, critic_prompt, train
         groups = [
             {"params": model.policy_parameters(), "lr": train.lr, "peak": train.lr},
@@ -98,10 +117,17 @@ class Learner:
         parameters = [group["params"] for group in self.optimizer.param_groups]
         # A critic that shares nothing with the policy must not decide how long the policy's step is either.
         self.clipped = parameters if algorithm.needs.token_critic else [[p for group in parameters for p in group]]
-        self.forward = forward_apart if algorithm.needs.separate_passes else forward_parts
-        self.backward: Callable[..., Loss] = backward_apart if algorithm.needs.separate_passes else backward
+        self.whole: Callable[..., Forward] = forward_parts
+        self.backward: Callable[..., Loss] = backward
+        if ranks is not None:
+            self.whole, self.backward = ranks.forward, ranks.backward
+        self.forward = self.whole
+        if algorithm.needs.separate_passes:
+            self.forward = partial(forward_apart, forward=self.forward)
+            self.backward = partial(backward_apart, backward=self.backward)
         self.replay = Replay(train.replay_updates, train.replay_steps, train.seed) if train.replay_steps else None
         self.skipped, self.skipped_in_a_row = 0, 0
+        self.budget = TokenBudget(train.token_budget)
 
     def learn(self, update: int, trees: Sequence[Tree], used: float = 0.0) -> Learned:
         """One update of the parameters, before which the share ``used`` of the run's budget was used up.
@@ -109,16 +135,20 @@ class Learner:
         Raises UserError when nothing but skipped steps came of the last ones.
         """
         train, started, learned = self.train, monotonic(), Learned()
-        size = max(1, -(-len(trees) // train.minibatches))
-        pieces = [self.packed(trees[i : i + size]) for i in range(0, len(trees), size)]
+        pieces = [self.packed(part) for part in cut_evenly(trees, train.minibatches)]
         if update == 1:
             self.calibrate([piece.batch for piece in pieces])
+        together = self.algorithm.needs.moments and len(pieces) > 1
         for i, piece in enumerate(pieces):
             # The divergence from the start is shown in any case; now and then, on one minibatch, is enough for that.
             if self.algorithm.needs.reference or (i == 0 and update % KL_EVERY == 1):
                 piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
-            if i > 0:  # for the first one, the forward of its own step comes before any change
-                self.prepare(piece, self.forward(self.model, piece.batch, train.token_budget))
+            if together or i > 0:  # else the forward of the first one's own step comes before any change
+                self.prepare(piece, self.forward(self.model, piece.batch, self.budget))
+        if together:
+            over = reduce(add, (self.algorithm.moments(piece.batch, piece.credit) for piece in pieces))
+            for piece in pieces:
+                piece.credit = self.algorithm.scaled(piece.batch, piece.credit, over)
         forwarded = monotonic()
         share = max(0.1, 1 - used)
         for group in self.optimizer.param_groups:
@@ -129,7 +159,7 @@ class Learner:
         with self.frozen(self.model.policy_parameters() if value_only else []):
             for _ in range(train.epochs):
                 for piece in pieces:
-                    loss = self.backward(self.model, piece.batch, self.loss_of(piece, value_only), train.token_budget)
+                    loss = self.backward(self.model, piece.batch, self.loss_of(piece, value_only), self.budget)
                     norm, stepped = self.step(loss.total)
                     stats.append(loss.stats | {"grad_norm": norm})
                     if stepped:
@@ -152,6 +182,8 @@ class Learner:
             "seconds_forward": forwarded - started,
             "seconds_update": monotonic() - forwarded,
             "skipped_steps": float(self.skipped),
+            "token_budget": float(self.budget.tokens),
+            "out_of_memory": float(self.budget.halved),
         }
         return learned
 
@@ -160,7 +192,7 @@ class Learner:
         piece = self.packed(trees)
         if self.algorithm.needs.reference:
             piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
-        self.prepare(piece, self.forward(self.model, piece.batch, self.train.token_budget))
+        self.prepare(piece, self.forward(self.model, piece.batch, self.budget))
         return self.credited(piece)
 
     def packed(self, trees: Sequence[Tree]) -> _Piece:
@@ -171,7 +203,7 @@ class Learner:
         columns = [(b.return_L, b.count_L * (b.return_L.isfinite() & ~b.fault_L)) for b in batches]
         returns = [r for return_L, count_L in columns for r in return_L.repeat_interleave(count_L).tolist()]
         if returns:
-            parts = (part.batch for batch in batches for part in cut(batch, self.train.token_budget))
+            parts = (part.batch for batch in batches for part in cut(batch, self.budget.tokens))
             self.model.calibrate(parts, mean(returns))
 
     def learn_again(self, update: int, minibatches: Sequence[Kept]) -> list[float]:
@@ -186,7 +218,7 @@ class Learner:
                 batch = kept.batch.to(self.model.device)
                 again = partial(self.replayed_loss, batch)
                 if kept.read_SD is None:
-                    loss = self.backward(self.model, batch, again, self.train.token_budget)
+                    loss = self.backward(self.model, batch, again, self.budget)
                 else:
                     loss = again(self.values_only(batch, kept.read_SD.to(self.model.device)))
                     loss.total.backward()
@@ -208,7 +240,7 @@ class Learner:
 
     def values_only(self, batch: Batch, read_SD: Tensor) -> Forward:
         """A forward of the value head alone."""
-        silent_T, state_N = torch.zeros_like(batch.old_logp_T), torch.nonzero(batch.critic_S >= 0).squeeze(1)
+        silent_T, state_N = torch.zeros_like(batch.old_logp_T), batch.valued_states
         return Forward(silent_T, silent_T, self.model.values_from(read_SD[state_N], state_N, batch.critic_S.numel()))
 
     def replayed_loss(self, batch: Batch, new: Forward) -> Loss:
@@ -223,6 +255,8 @@ class Learner:
         piece.mismatch = mismatch_stats(*numbers, train.correction_low, train.correction_high)
         if train.correction != Correction.NONE:
             piece.weight_T = correction_weight(*numbers, train.correction, train.correction_low, train.correction_high)
+        if train.masked == Masked.LEFT_OUT:
+            batch = without_masked(*numbers, train.correction, train.correction_low, train.correction_high)
         piece.batch, piece.old = replace(batch, old_logp_T=old.logp_T), old
         piece.credit = self.algorithm.credit(piece.batch, old)
 
@@ -231,7 +265,7 @@ class Learner:
             logp_T = self.model.reference(part)
             return Forward(logp_T, torch.zeros_like(logp_T))
 
-        return forward_parts(off, batch, self.train.token_budget).logp_T
+        return self.whole(off, batch, self.budget).logp_T
 
     def loss_of(self, piece: _Piece, value_only: bool) -> Callable[[Forward], Loss]:
         def loss(new: Forward) -> Loss:
@@ -284,6 +318,17 @@ class Learner:
 
     # -- what a checkpoint keeps ---------------------------------------------------------------------------------
 
+    def save(self, folder: Path) -> None:
+        """Writes the model and the optimiser; ``counters`` are the rest."""
+        self.model.save(folder)
+        save_file(self.tensors(), folder / OPTIMIZER)
+
+    def load(self, folder: Path, counters: Mapping[str, int]) -> None:
+        """Takes what ``save`` wrote. Raises ModelError."""
+        self.model.load(folder)
+        self.load_tensors(load_file(folder / OPTIMIZER))
+        self.load_counters(counters)
+
     def tensors(self) -> dict[str, Tensor]:
         """The optimiser's state, ``NUMBER.NAME`` for each parameter in the order of the groups, and replays."""
         state = self.optimizer.state_dict()["state"]
@@ -303,7 +348,10 @@ class Learner:
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def counters(self) -> dict[str, int]:
-        return {"skipped": self.skipped, "skipped_in_a_row": self.skipped_in_a_row}
+        budget = {"token_budget": self.budget.tokens, "out_of_memory": self.budget.halved}
+        return {"skipped": self.skipped, "skipped_in_a_row": self.skipped_in_a_row} | budget
 
     def load_counters(self, counters: Mapping[str, int]) -> None:
         self.skipped, self.skipped_in_a_row = counters["skipped"], counters["skipped_in_a_row"]
+        if halved := counters.get("out_of_memory", 0):
+            self.budget = TokenBudget(counters["token_budget"], halved)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from agents.tree.episode import Episode, EpisodeId, Fault
 from runners.run_folder.journal import Journal
-from runners.training.columns import COLUMNS
+from runners.training.columns import columns_of
 from runners.training.learner import Credited
 from runners.training.records import outcome_record
 
@@ -37,15 +37,21 @@ class Report:
     """Writes a run's records and keeps the live table. Use as a context manager.
 
     ``state`` None begins the records; else they go on from where ``state()`` was taken. The bar counts updates, or
-    environment steps where ``env_steps`` of them end the run.
+    environment steps where ``env_steps`` of them end the run. ``envs`` are the environments, where there are several.
     """
 
     def __init__(
-        self, folder: Path, updates: int, console: Console, state: Mapping[str, Any] | None = None, env_steps: int = 0
+        self,
+        folder: Path,
+        updates: int,
+        console: Console,
+        state: Mapping[str, Any] | None = None,
+        env_steps: int = 0,
+        envs: Sequence[str] = (),
     ) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.console = console
+        self.console, self.columns = console, columns_of(envs)
         self.metrics = Journal(folder / "metrics.jsonl", state["metrics"] if state else None)
         self.episodes = Journal(folder / "episodes.jsonl", state["episodes"] if state else None)
         done = state["update"] if state else 0
@@ -97,19 +103,22 @@ class Report:
         else:
             parts = [
                 f"{label} {form.format(row[key])}"
-                for group in COLUMNS.values()
+                for group in self.columns.values()
                 for key, label, form in group
                 if key in row
             ]
             self.console.print(f"update {step}: " + ", ".join(parts), soft_wrap=True, highlight=False)
 
-    def evaluation(self, step: int, split: str, mode: str, result: Mapping[str, float], seconds: float) -> None:
-        """Records an evaluation; ``seconds`` is the time since the run began."""
-        entry = {"update": step, "split": split, "mode": mode, **result, "seconds": seconds}
-        self._write({"kind": "evaluation", **entry})
-        self._board.add_scalar(f"{split}/{mode}", result["mean"], step)
+    def evaluation(
+        self, step: int, split: str, mode: str, result: Mapping[str, float], seconds: float, env: str = ""
+    ) -> None:
+        """Records an evaluation; ``seconds`` is the time since the run began, ``env`` the environment where there are
+        several."""
+        entry = {"update": step, "split": split, "mode": mode, **({"env": env} if env else {}), **result}
+        self._write({"kind": "evaluation", **entry, "seconds": seconds})
+        self._board.add_scalar(f"{env}/{split}/{mode}" if env else f"{split}/{mode}", result["mean"], step)
         self.console.print(
-            f"evaluation after update {step}, {split} tasks, {mode}: success "
+            f"evaluation after update {step}, {f'{env}, ' if env else ''}{split} tasks, {mode}: success "
             f"{result['mean']:.3f} [{result['low']:.3f}, {result['high']:.3f}] at {seconds:.0f} s",
             soft_wrap=True,
             highlight=False,
@@ -128,7 +137,7 @@ class Report:
     def _view(self) -> Group:
         table = Table.grid(padding=(0, 2), expand=False)
         parts = []
-        for group, columns in COLUMNS.items():
+        for group, columns in self.columns.items():
             inner = Table(title=group, show_header=False, box=None, title_justify="left", title_style="bold")
             inner.add_column(style="dim")
             inner.add_column(justify="right")

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,54 +18,60 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from agent_envs import registry
-from agent_envs.core import TextEnv
+from agent_envs.plugins import missing_extra
 from agents.judge import JudgeKind
+from agents.model.attention.backends import check as check_attention
 from agents.model.settings import CriticSettings
 from agents.model.state_values import Critic
 from agents.rollout.forking.settings import ForkPlan
-from agents.rollout.play import Played
 from agents.tree.episode import Job
 from agents.tree.merge import Tree, grow
 from runners.command_line.errors import UserError
 from runners.command_line.plain import dump_json
-from runners.evaluation.measure import evaluate_tasks, has_oracle, pick_tasks
-from runners.loading.actor import actor_of
-from runners.loading.base_model import device_of, load_base
+from runners.evaluation.measure import evaluate_tasks
+from runners.evaluation.tasks import SplitTasks, has_oracle, pick_tasks
+from runners.loading.base_model import actor_of, device_of, load_base
 from runners.run_folder import checkpoint
+from runners.run_folder.checkpoint import RNG, STATE
 from runners.run_folder.folder import hold, write_whole
 from runners.run_folder.runs import base_of, read_run
+from runners.settings.fitting import check_fit
+from runners.settings.judge import judge_settings
+from runners.settings.play_settings import job_env
 from runners.settings.run_settings import RunSettings
 from runners.training.advice import Advisor
 from runners.training.budget import Budget
-from runners.training.curve import draw_curve
+from runners.training.closing import draw_curve
+from runners.training.evaluations import summary_of, validated
 from runners.training.generators import load_rng_state, rng_state
-from runners.training.group_costs import group_costs
 from runners.training.interrupts import Interrupts, Stopped
-from runners.training.judging import Judging, judge_settings, judged, local_judge, remote_judge
-from runners.training.learner import Learned, Learner, check_critic_steps
+from runners.training.judging import Judging, local_judge, remote_judge
+from runners.training.learner import Learned, Learner
 from runners.training.ledger import Ledger
-from runners.training.records import episode_stats
+from runners.training.ranks import RankedLearner, RankSetup
+from runners.training.records import episode_stats, group_costs, stats_by_env
 from runners.training.report import Report
+from runners.training.rollouts import Plans, Rollout, Rollouts
 from runners.training.searching import search_costs, search_of
-from runners.training.stream import TaskStream
+from runners.training.stream import MixedStream
 from runners.workers.controller import Controller
 from runners.workers.registry import WORKERS, WorkersOpening
 from runners.workers.serve import WorkerSetup
+from runners.workers.states import WORKER_LOG, WorkerLog
 from runners.workers.worker import Worker
-
-STATE, OPTIMIZER, RNG = "state.json", "optimizer.safetensors", "rng.safetensors"
 
 
 class Training:
     """One run: its parts and its loop. ``resume`` is the checkpoint to resume from.
 
     Invariant: between two updates everything that later episodes and updates depend on is in the parameters and in
-    ``state``; a run that goes on from there computes the same bits. Use as a context manager.
+    ``state``; a run that goes on from there is bit-identical. Use as a context manager.
     """
 
     def __init__(self, settings: RunSettings, folder: Path, console: Console, resume: Path | None = None) -> None:
         self.settings, self.train, self.folder, self.console = settings, settings.train, folder, console
-        self.began = time.monotonic()
+        self.began = self.taken = time.monotonic()
+        """When the run began, and when the episodes of the last update had been played."""
         self.interrupts = Interrupts()
         self.opened = ExitStack()
         """Closes everything that was opened, last first."""
@@ -90,64 +96,75 @@ class Training:
         self.group = sampling.group
         self.plan = None if sampling.initial is None else ForkPlan(sampling, self.algorithm.branch)
         self.search = search_of(settings)
-        if self.plan and self.group > train.slots:
-            raise UserError(
-                f"--slots {train.slots} must hold the {self.group} episodes of a task, which fork: raise it"
-            )
-        if not train.divides_into(self.group):
-            raise UserError(
-                f"--episodes {train.episodes} must be a multiple of the group of {self.group}, with at least one task "
-                f"for each of the {train.minibatches} minibatches"
-            )
-        check_critic_steps(train, self.algorithm)
-        device_of(train.device)
-        env = self.make_env()
-        if react.oracle and not has_oracle(env, "train"):
+        check_fit(settings, begun=resume is not None)
+        check_attention(train.attention, device_of(train.device))
+        envs = registry.make_all(settings.env)
+        tasks = {name: SplitTasks(env, "train") for name, env in envs.items()}
+        self.measured = {
+            split: {name: pick_tasks(env, split, n, console) for name, env in envs.items()}
+            for split, n in self.evaluated().items()
+        }
+        if react.oracle and (blind := [name for name, env in envs.items() if not has_oracle(env, "train")]):
             needs = next(flag for flag, asks in asks_oracle.items() if asks)
-            raise UserError(f"{needs} needs an oracle, and the environment {train.env} has none")
+            raise UserError(f"{needs} needs an oracle, and the environment {blind[0]} has none")
         name, count = train.backend
         self.apart = name != "local"
         try:
             backend = WORKERS.get(name)
         except ValueError as error:
             raise UserError(f"--workers {train.workers}: {error}") from None
+        if missing := missing_extra(backend):
+            raise UserError(f"--workers {train.workers} is {missing}")
+        settings.engine_choice.check(apart=self.apart)
         judge = remote_judge(judge_of)
         if judge:
             self.opened.callback(judge.close)
         # What can be refused was refused above: the tiny model may take minutes to make.
         spec = base_of(settings, console, train.device)
-        base = load_base(spec)
+        base = load_base(spec, console)
         self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
         if resume is not None:
             read_run(folder).check(base)
         self.model, prompt = actor_of(base, settings)
-        self.learner = Learner(self.model, self.algorithm, prompt, train)
-        self.stream = TaskStream(env.tasks("train"), train.seed)
+        if train.ranks.size == 1:
+            self.learner = Learner(self.model, self.algorithm, prompt, train)
+        else:
+            ranks = RankSetup(settings, spec, folder, resume, rank=0)
+            self.learner = RankedLearner(self.model, self.algorithm, prompt, train, ranks)
+            self.opened.callback(self.learner.close)
+            console.print(f"learner: {train.ranks}", highlight=False)
+        self.stream = MixedStream(tasks, train.shares, train.seed)
         play = settings.play(oracle=react.oracle)
         critic = settings.critic if self.search and isinstance(settings.critic, CriticSettings) else None
         setup = WorkerSetup(spec, settings.lora, play, train.threads, critic)
-        workers = backend.open(
-            WorkersOpening(
-                count, setup, lambda: Worker(self.model.model, self.chat, play, self.source, self.critic(prompt))
-            )
-        )
+
+        def local() -> Worker:
+            play.engine.check(apart=False)
+            return Worker(self.model.model, self.chat, play, self.source, self.critic(prompt))
+
+        self.update = 0 if resume is None else checkpoint.update_of(resume)
+        log = WorkerLog(folder / WORKER_LOG, lambda: self.update)
+        workers = backend.open(WorkersOpening(count, setup, local, settings.ray, log))
         self.controller = Controller(workers, train.slots, settings.faults)
         self.opened.callback(self.controller.close)
         console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
+        console.print(f"attention: {self.model.attention}, {self.model.how}", soft_wrap=True, highlight=False)
         if judge_of is not None and judge is None:
             judge = local_judge(settings, self.model, base, lambda: self.update, console)
             self.opened.callback(judge.close)
-        self.judging = judge and Judging(judge, judged(self.algorithm), folder)
+        self.judging = judge and Judging(judge, self.algorithm, folder)
         self.budget = Budget(train.updates, train.env_steps)
         state = None if resume is None else self.load(resume)
         self.ledger = Ledger(folder / "ledger.jsonl", state and state["ledger"])
         self.opened.callback(self.ledger.journal.close)
-        self.report = Report(folder, train.updates, console, state and state["report"], train.env_steps)
+        plans = Plans(self.group, self.plan, self.search, settings.faults.retries, self.algorithm.sampling.resample)
+        self.rollouts = Rollouts(self.controller, self.stream, self.jobs, self.ledger, train, plans)
+        named = [name for name in train.env if job_env(name, train.env)]
+        self.report = Report(folder, train.updates, console, state and state["report"], train.env_steps, named)
         self.opened.callback(self.report.close)
         for journal in (self.ledger.journal, self.report.metrics, self.report.episodes):
             journal.cut()
-        self.update = 0 if state is None else state["update"]
         self.advisor = Advisor(train, console)
         self.boundary = self.state()
 
@@ -155,10 +172,10 @@ class Training:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.opened.close()
-
-    def make_env(self) -> TextEnv:
-        return registry.make(self.train.env, self.settings.env)
+        try:
+            self.opened.close()
+        except OSError as error:  # what was not written yet did not fit
+            raise self.unwritten(error) from None
 
     def critic(self, prompt: Sequence[int] | None) -> Critic | None:
         """What searches in this process go by: the model itself, as it is when they are played."""
@@ -185,31 +202,35 @@ class Training:
                 while not self.budget.over(self.update):
                     self.next_update()
                     self.evaluate()
+                with self.interrupts.shielded():
+                    return self.summarise()
             except Stopped:
                 if not self.saved(self.update):
                     self.save()
                 raise
             except OSError as error:
-                raise UserError(
-                    f"cannot write {error.filename or self.folder} ({error.strerror or error}): make room, then "
-                    f"--resume {self.folder}"
-                ) from None
-            with self.interrupts.shielded():
-                return self.summarise()
+                raise self.unwritten(error) from None
+
+    def unwritten(self, error: OSError) -> UserError:
+        return UserError(
+            f"cannot write {error.filename or self.folder} ({error.strerror or error}): make room, then "
+            f"--resume {self.folder}"
+        )
 
     def next_update(self) -> None:
         update, started = self.update + 1, time.monotonic()
-        jobs = self.jobs()
-        self.ledger.dispatch(update, [job.id for job in jobs])
-        self.controller.load(self.update, self.policy())
-        played = self.controller.play(jobs, self.train.sampling(), plan=self.plan, search=self.search)
-        seconds = time.monotonic() - started
+        rollout = self.rollouts.next(update, self.policy)
+        played = rollout.played
+        now = time.monotonic()
+        seconds = now - started
+        since, self.taken = self.taken if self.train.staleness else started, now
         if played.episodes and not any(episode.turns for episode in played.episodes):
             raise UserError(f"no task fits --react.max-tokens {self.settings.react.max_tokens}: raise it")
         costs = search_costs if self.search else group_costs
-        row = episode_stats(played, self.group) | costs(played.episodes)
+        row = episode_stats(played, self.group) | costs(played.episodes) | stats_by_env(played, self.group)
         row |= {
-            "sampled_tokens_per_s": sum(e.sampled_tokens for e in played.episodes) / seconds,
+            **rollout.numbers,
+            "sampled_tokens_per_s": sum(e.sampled_tokens for e in played.episodes) / (now - since),
             "seconds_rollout": seconds,
             "seconds_env": played.seconds_env,
         }
@@ -219,68 +240,72 @@ class Training:
             used = self.budget.used(self.update)
             self.budget.add(played.episodes)
             # A lone survivor of a group has nothing to be compared with.
-            trees = grow(played.episodes, least=min(2, self.group))
+            kept = [episode for episode in played.episodes if episode.job.id not in rollout.left_out]
+            trees = grow(kept, least=min(2, self.group))
             learned = self.learner.learn(update, trees, used)
             self.advisor.look_at(row | learned.row)
-            self.account(update, played, trees, learned)
+            self.account(update, rollout, trees, learned)
             self.report.outcomes(update, played.outcomes, learned.credited)
             spent = {"env_steps": self.budget.steps, "sampled_tokens": self.budget.tokens, "seconds": self.seconds}
             self.report.update(update, row | learned.row | spent)
             self.update = update
+            if self.budget.over(update):
+                self.rollouts.abandon(update)
             self.boundary = self.state()
             if update % self.train.save_every == 0 or self.budget.over(update):
                 self.save()
 
-    def jobs(self) -> list[Job]:
-        """What the next update plays: ``group`` episodes of each of its tasks, whether or not they fork."""
+    def jobs(self, tasks: int) -> list[Job]:
+        """What is played of the next ``tasks`` tasks: ``group`` episodes of each, whether or not they fork."""
         jobs = []
-        for _ in range(self.train.episodes // self.group):
-            task, visit = next(self.stream)
-            jobs += [Job(task, visit * self.group + g, self.train.seed) for g in range(self.group)]
+        for _ in range(tasks):
+            env, task, visit = next(self.stream)
+            name = job_env(env, self.train.env)
+            jobs += [Job(task, visit * self.group + g, self.train.seed, env=name) for g in range(self.group)]
         return jobs
 
-    def account(self, update: int, played: Played, trees: Sequence[Tree], learned: Learned) -> None:
-        """Writes into the ledger what became of every episode of this update."""
-        for fault in played.faults:
-            task, sample, attempt = fault.job.id
-            self.ledger.drop(update, fault.job.id, str(fault))
-            if attempt < self.settings.faults.retries:
-                self.ledger.dispatch(update, [(task, sample, attempt + 1)])
-        grown = {episode.job.id for tree in trees for episode, _ in tree.paths}
+    def account(self, update: int, rollout: Rollout, trees: Sequence[Tree], learned: Learned) -> None:
+        """Writes into the ledger what became of every episode of this update that was played to its end."""
+        played, grown = rollout.played, {episode.job.id for tree in trees for episode, _ in tree.paths}
         for episode in played.episodes:
-            if episode.job.id in learned.untrained:
+            if episode.job.id in rollout.left_out:
+                self.ledger.drop(update, episode.job.id, "its group has equal returns")
+            elif episode.job.id in learned.untrained:
                 self.ledger.drop(update, episode.job.id, "the gradient was not finite")
             elif episode.job.id not in grown:
                 self.ledger.drop(update, episode.job.id, "alone in its group" if episode.turns else "no turn fits")
         self.ledger.train(update, [e.job.id for e in played.episodes if e.job.id in grown - learned.untrained])
 
+    def evaluated(self) -> dict[str, int]:
+        """The splits that are measured in this run, each with how many of its tasks."""
+        train = self.train
+        often = bool(train.eval_every) and (train.env_steps > 0 or train.eval_every < train.updates)
+        asked = {"test": train.test_tasks, "valid": train.eval_tasks if often else 0}
+        return {split: n for split, n in asked.items() if n}
+
     # -- evaluation ----------------------------------------------------------------------------------------------
 
     def evaluate(self) -> None:
-        """Measures success on fixed tasks, sampled and greedy, where this update asks for it."""
+        """Measures success on fixed tasks of each environment, sampled and greedy, where this update asks for it."""
         train, update = self.train, self.update
         last = self.budget.over(update)
-        if update == 0 or last:
-            split, n = "test", train.test_tasks
-        else:
-            split, n = "valid", train.eval_tasks if train.eval_every and update % train.eval_every == 0 else 0
-        if not n:
+        split = "test" if update == 0 or last else "valid"
+        if split not in self.measured or (split == "valid" and update % train.eval_every):
             return
         self.controller.load(update, self.model.policy_state())
-        tasks = pick_tasks(self.make_env(), split, n)
-        for mode, greedy in (("sampled", False), ("greedy", True)):
-            result = evaluate_tasks(self.controller, train.sampling(greedy), tasks, self.console, seed=train.seed)
-            self.report.evaluation(update, split, mode, result.success(), self.seconds)
+        for env, tasks in self.measured[split].items():
+            name = job_env(env, train.env)
+            for mode, greedy in (("sampled", False), ("greedy", True)):
+                sampling = train.sampling(greedy)
+                result = evaluate_tasks(self.controller, sampling, tasks, self.console, seed=train.seed, env=name)
+                self.report.evaluation(update, split, mode, asdict(result.success()), self.seconds, name)
 
     def summarise(self) -> dict[str, Any]:
         """Success before and after, read from the records, which also hold what came before a resume."""
-        result: dict[str, Any] = {"start": {}, "final": {}}
-        for entry in self.evaluations():
-            if entry["split"] == "test":
-                place = "start" if entry["update"] == 0 else "final"
-                result[place][entry["mode"]] = {key: entry[key] for key in ("mean", "low", "high")}
-        result["seconds"] = round(self.seconds, 1)
-        draw_curve(self.folder, f"{self.train.env}, {self.train.algo}, seed {self.train.seed}")
+        train = self.train
+        result = summary_of(self.evaluations(), train.env) | {"seconds": round(self.seconds, 1)}
+        several = len(train.env) > 1
+        draw_curve(self.folder, f"{'' if several else f'{train.envs}, '}{train.algo}, seed {train.seed}", train.env)
         # Written last: it says that the run has ended.
         write_whole(self.folder / "summary.json", dump_json(result))
         return result
@@ -303,11 +328,12 @@ class Training:
         return {
             "update": self.update,
             "seconds": self.seconds,
+            "settings": self.settings.plain(),
             "reference": self.reference,
-            "stream": self.stream.state(),
+            "stream": self.rollouts.state(),
             "learner": self.learner.counters(),
             "budget": self.budget.state(),
-            "ledger": self.ledger.state(),
+            "ledger": self.ledger.state(self.rollouts.open()),
             "report": self.report.state(self.update),
         }
 
@@ -315,8 +341,7 @@ class Training:
         """Writes the checkpoint of the last finished update and removes those that are no longer kept."""
 
         def fill(folder: Path) -> None:
-            self.model.save(folder)
-            save_file(self.learner.tensors(), folder / OPTIMIZER)
+            self.learner.save(folder)
             save_file(rng_state(), folder / RNG)
             (folder / STATE).write_text(dump_json(self.boundary), "utf-8")
 
@@ -327,7 +352,7 @@ class Training:
     def kept(self) -> set[int]:
         """Updates whose checkpoints stay: the newest ones, and the one that did best on validation tasks."""
         there = [checkpoint.update_of(path) for path in checkpoint.checkpoints(self.checkpoints)]
-        valid = {e["update"]: e["mean"] for e in self.evaluations() if (e["split"], e["mode"]) == ("valid", "sampled")}
+        valid = validated(self.evaluations())
         best = [u for u in valid if u in there and valid[u] == max(valid.values())]
         return {*there[-self.train.keep_last :], *best[:1]}
 
@@ -338,9 +363,7 @@ class Training:
             raise UserError(
                 f"{folder} belongs to another reference model: its KL divergence would be taken from another"
             )
-        self.model.load(folder)
-        self.learner.load_tensors(load_file(folder / OPTIMIZER))
-        self.learner.load_counters(state["learner"])
+        self.learner.load(folder, state["learner"])
         self.stream.load(state["stream"])
         self.budget.load(state["budget"])
         load_rng_state(load_file(folder / RNG))

@@ -17,8 +17,9 @@ def search_of(settings: RunSettings) -> SearchPlan | None:
     if not isinstance(tot, ToTSettings):
         return None
     if not algorithm.needs.search:
+        hint = "leave --selfac.literal out" if train.algo == "selfac" else "try selfac"
         raise UserError(
-            f"--agent tot needs an algorithm that learns from a search tree, and {train.algo} does not: try selfac"
+            f"--agent tot needs an algorithm that learns from a search tree, and {train.algo} does not: {hint}"
         )
     if algorithm.sampling.group != 1:
         raise UserError("--agent tot searches a task once: leave the algorithm's group at 1 and set --tot.branch")

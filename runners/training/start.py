@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,29 +10,48 @@ import torch
 from rich.console import Console
 
 from runners.command_line.errors import UserError
-from runners.command_line.plain import dump_json
+from runners.command_line.outputs import writing
+from runners.command_line.parse import named
+from runners.command_line.plain import differences, dump_json, finite
 from runners.run_folder import checkpoint
-from runners.run_folder.folder import open_run_folder
-from runners.run_folder.runs import BASE, CONFIG, locate, read_run
+from runners.run_folder.checkpoint import STATE
+from runners.run_folder.folder import fresh_folder
+from runners.run_folder.runs import BASE, CONFIG, SavedRun, locate, read_run
+from runners.settings import pretrained
 from runners.settings.run_settings import RunSettings
+from runners.training.generators import seed_all
 from runners.training.report import versions
 from runners.training.run import Training
 
 VERSIONS = "versions.json"
 
 
-def begin(settings: RunSettings, console: Console) -> Training:
-    """A new run. Raises UserError."""
+def begin(settings: RunSettings, console: Console, argv: Sequence[str] = ()) -> Training:
+    """A new run, which ``argv`` asked for. Raises UserError."""
     settings = resolved(settings, console)
     train = settings.train
+    named_base = pretrained.base_of(train.model, train.init_from)
+    preset = pretrained.preset_of(train.model, train.init_from)
+    if named_base is not None and preset is not None:
+        values = {**vars(train), **{f"lora.{name}": value for name, value in vars(settings.lora).items()}}
+        line = pretrained.shown(values, preset, named_base, *named(argv))
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     torch.set_num_threads(train.threads)
+    seed_all(train.seed)
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    folder = open_run_folder(train.out or Path("runs") / f"{train.env}-{train.algo}-{train.seed}-{stamp}")
+    place = train.out or Path("runs") / f"{train.envs}-{train.algo}-{train.seed}-{stamp}"
+    with fresh_folder(place) as folder:
+        training = Training(settings, folder, console)
+        base = {"source": training.source, "fingerprint": training.reference}
+        texts = {CONFIG: settings.written(), BASE: dump_json(base), VERSIONS: dump_json(versions())}
+        try:
+            with writing(folder, "; make room, or name another folder with --out"):
+                for name, text in texts.items():
+                    (folder / name).write_text(text, "utf-8")
+        except BaseException:
+            training.opened.close()  # it holds the folder
+            raise
     console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
-    training = Training(settings, folder, console)
-    base = {"source": training.source, "fingerprint": training.reference}
-    for name, text in ((CONFIG, settings.written()), (BASE, dump_json(base)), (VERSIONS, dump_json(versions()))):
-        (folder / name).write_text(text, "utf-8")
     return training
 
 
@@ -41,13 +61,34 @@ def resume(folder: Path, console: Console) -> Training:
     chosen = run.newest(console)
     if (run.folder / "summary.json").exists():
         raise UserError(f"{run.folder} has ended; a new run can begin from what it learned with --init-from")
-    then, now = json.loads((run.folder / VERSIONS).read_text("utf-8")), versions()
-    for name in (name for name in now if then.get(name) != now[name]):
-        console.print(f"{name} was {then.get(name)}, is {now[name]}: the last bits may differ", highlight=False)
+    for line in (*other_versions(run.folder / VERSIONS), *other_settings(run, chosen)):
+        console.print(line, highlight=False, soft_wrap=True)
     console.print(f"resuming from {chosen}", soft_wrap=True, highlight=False)
     torch.set_num_threads(run.train.threads)
     checkpoint.clear_unfinished(run.checkpoints)
     return Training(run.settings, run.folder, console, resume=chosen)
+
+
+def other_versions(file: Path) -> Iterator[str]:
+    """What is said where a run goes on under other versions than it was begun with."""
+    try:
+        then = json.loads(file.read_text("utf-8"))
+        if not isinstance(then, dict):
+            raise ValueError
+    except (OSError, ValueError):
+        yield f"{file} is missing or damaged: under other versions than before, the last bits may differ"
+        return
+    for name, now in versions().items():
+        if then.get(name) != now:
+            yield f"{name} was {then.get(name)}, is {now}: the last bits may differ"
+
+
+def other_settings(run: SavedRun, checkpoint: Path) -> Iterator[str]:
+    """What is said where config.yaml is not what it was when the checkpoint was written."""
+    then = json.loads((checkpoint / STATE).read_text("utf-8")).get("settings")
+    changed = [] if then is None else list(differences(then, finite(run.settings.plain())))
+    if changed:
+        yield f"{run.folder / CONFIG} was changed, and the run goes on with what it says now: {', '.join(changed)}"
 
 
 def resolved(settings: RunSettings, console: Console) -> RunSettings:
@@ -57,9 +98,9 @@ def resolved(settings: RunSettings, console: Console) -> RunSettings:
         earlier, chosen = locate(train.init_from, console)
         settings = replace(settings, train=replace(train, init_from=chosen))
         if earlier.train.env != train.env:
-            console.print(f"init-from: trained on {earlier.train.env!r}, goes on with {train.env!r}")
+            console.print(f"init-from: trained on {earlier.train.envs!r}, goes on with {train.envs!r}")
         elif earlier.settings.env != settings.env:
-            console.print(f"init-from: trained on {train.env!r} with other settings")
+            console.print(f"init-from: trained on {train.envs!r} with other settings")
     if judge is not None and judge.run is not None:
         settings = replace(settings, judge=replace(judge, run=locate(judge.run, console)[1]))
     return settings

@@ -1,21 +1,22 @@
-"""The stream of training tasks.
+"""The streams of training tasks.
 
-Invariant: each task comes once per pass; the order is drawn from the stream's own generator, and ``state`` holds all
-that the next task depends on.
+Invariant: each task of an environment comes once per pass; the order is drawn from the stream's own generator, and
+``state`` holds all that the next task depends on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from agent_envs.core import Task, TaskSet
+from agent_envs.core import Task
+from runners.evaluation.tasks import SplitTasks
 
 
 class TaskStream:
     """Training tasks in a seeded order without end."""
 
-    def __init__(self, tasks: TaskSet, seed: int) -> None:
+    def __init__(self, tasks: SplitTasks | Sequence[Task], seed: int) -> None:
         self.tasks = tasks
         self.rng = np.random.default_rng([seed, 0])
         self.visit, self.at = 0, 0
@@ -42,3 +43,46 @@ class TaskStream:
         self.visit, self.at = state["visit"], state["at"]
         self.rng.bit_generator.state = state["rng"]
         self._shuffle()
+
+
+class MixedStream:
+    """Training tasks of several environments in turn, by their shares.
+
+    The turns repeat with a period of the sum of the shares, each environment spread evenly over it. So the first n
+    tasks of a run hold, of each environment, less than one task more or fewer than its share of n; what one update
+    leaves over, the next one makes up for. The seed decides where in the period a run begins.
+    """
+
+    def __init__(self, tasks: Mapping[str, SplitTasks | Sequence[Task]], shares: Sequence[int], seed: int) -> None:
+        self.streams = {env: TaskStream(of_env, seed) for env, of_env in tasks.items()}
+        self.turns = list(_turns(dict(zip(tasks, shares, strict=True))))
+        self.at = seed % len(self.turns)
+
+    def __next__(self) -> tuple[str, Task, int]:
+        """The next environment, its next task, and how often that came before."""
+        env = self.turns[self.at]
+        self.at = (self.at + 1) % len(self.turns)
+        return env, *next(self.streams[env])
+
+    def state(self) -> dict[str, Any]:
+        """Plain values for JSON. One environment has the state of its stream alone."""
+        states = {env: stream.state() for env, stream in self.streams.items()}
+        return {"at": self.at, "streams": states} if len(states) > 1 else next(iter(states.values()))
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        if len(self.streams) > 1:
+            self.at, states = state["at"], state["streams"]
+        else:
+            states = dict.fromkeys(self.streams, state)
+        for env, stream in self.streams.items():
+            stream.load(states[env])
+
+
+def _turns(shares: Mapping[str, int]) -> Iterator[str]:
+    """One period: at each place, the environment that is furthest behind its share; the earlier one where two are."""
+    whole, behind = sum(shares.values()), dict.fromkeys(shares, 0)
+    for _ in range(whole):
+        behind = {env: behind[env] + share for env, share in shares.items()}
+        env = max(behind, key=lambda name: behind[name])
+        behind[env] -= whole
+        yield env

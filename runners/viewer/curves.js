@@ -5,9 +5,17 @@ const AXES = { seconds: "seconds", update: "update" };
 const NOT_SHOWN = new Set(["kind", "update", "seconds", "success"]);
 const curveState = { axis: "seconds", shown: null };
 
-function evaluationSeries(axis) {
+// The environments of a run of several, and one empty name for a run of one.
+const ENVS = [...new Set(DATA.settings.filter(([name]) => name === "env").flatMap(([, value]) => value.split(", ")))];
+const SEVERAL = ENVS.length > 1;
+
+function successKey(env) {
+  return env ? `${env}/success` : "success";
+}
+
+function evaluationSeries(axis, env) {
   const kinds = new Map();
-  for (const row of DATA.evaluations) {
+  for (const row of DATA.evaluations.filter((row) => row.env === env)) {
     const name = `${row.split} tasks, ${row.mode}`;
     if (!kinds.has(name)) kinds.set(name, []);
     kinds.get(name).push(row);
@@ -43,7 +51,7 @@ function labelOf(key) {
 function recordedKeys() {
   const found = new Set(DATA.updates.flatMap((row) => Object.keys(row).filter((key) => isNumber(row[key]))));
   const labelled = DATA.columns.map(([key]) => key).filter((key) => found.has(key));
-  return [...new Set([...labelled, ...found])].filter((key) => !NOT_SHOWN.has(key));
+  return [...new Set([...labelled, ...found])].filter((key) => !NOT_SHOWN.has(key) && !ENVS.some((env) => key === successKey(env)));
 }
 
 function changes(key) {
@@ -69,13 +77,13 @@ function evaluationTable() {
     el(
       "tr",
       {},
-      [row.update, row.split, row.mode].map((cell) => el("td", {}, visible(String(cell)))),
+      [row.update, ...(SEVERAL ? [row.env] : []), row.split, row.mode].map((cell) => el("td", {}, visible(String(cell)))),
       el("td", { class: "number" }, number(row.mean, 3)),
       el("td", { class: "number" }, `${number(row.low, 3)} to ${number(row.high, 3)}`),
       el("td", { class: "number" }, number(row.seconds, 0)),
     ),
   );
-  const head = ["after update", "split", "mode", "success", "95 % interval", "seconds"];
+  const head = ["after update", ...(SEVERAL ? ["environment"] : []), "split", "mode", "success", "95 % interval", "seconds"];
   return el(
     "details",
     { class: "figures" },
@@ -113,8 +121,13 @@ function drawCurves(page) {
     drawCurves(page);
   };
   const width = room(page);
-  const training = updateSeries("success", curveState.axis, "training episodes, sampled");
-  const series = [training, ...evaluationSeries(curveState.axis)].filter((one) => one.points.length);
+  const plots = (SEVERAL ? ENVS : [""]).flatMap((env) => {
+    const training = updateSeries(successKey(env), curveState.axis, "training episodes, sampled");
+    const series = [training, ...evaluationSeries(curveState.axis, env)].filter((one) => one.points.length);
+    const title = env ? `Success, ${visible(env)}` : "Success";
+    const height = Math.min(380, Math.max(240, width * 0.34));
+    return [plot({ title, series, width, height, yDomain: [0, 1], xLabel: AXES[curveState.axis] }), legend(series)];
+  });
   const axis = Object.keys(AXES).map((key) =>
     toggle(`against ${key === "update" ? "updates" : key}`, curveState.axis === key, () => {
       curveState.axis = key;
@@ -123,8 +136,7 @@ function drawCurves(page) {
   );
   page.append(
     el("div", { class: "chips" }, axis),
-    plot({ title: "Success", series, width, height: Math.min(380, Math.max(240, width * 0.34)), yDomain: [0, 1], xLabel: AXES[curveState.axis] }),
-    legend(series),
+    ...plots,
     evaluationTable(),
     ...(DATA.updates.length ? smallCurves(redraw, width) : []),
   );

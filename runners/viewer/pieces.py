@@ -36,7 +36,8 @@ def read_pieces(source: str | None, ids: Collection[int]) -> Pieces:
         control = tokenizer.get_added_tokens_decoder()
     except Exception as error:  # the library raises the bare class
         return Pieces(missing=f"{file} cannot be read ({error}), so tokens are shown as numbers.")
-    alphabet = _byte_letters() if _is_byte_level(tokenizer) else {}
+    byte_level = '"ByteLevel"' in json.dumps(json.loads(tokenizer.to_str())["decoder"])
+    alphabet = _byte_letters() if byte_level else {}
     text = {i: _piece(tokenizer, i, alphabet) for i in sorted(ids) if tokenizer.id_to_token(i) is not None}
     return Pieces(text, sorted(set(control) & set(ids)))
 
@@ -61,10 +62,6 @@ def _piece(tokenizer: Tokenizer, i: int, alphabet: dict[str, int]) -> str:
         # Decoders drop the space before a first word.
         return " " + text if name.startswith("▁") and not text.startswith(" ") else text
     return "".join(f"<0x{alphabet[c]:02X}>" for c in name) if alphabet.keys() >= set(name) else name
-
-
-def _is_byte_level(tokenizer: Tokenizer) -> bool:
-    return '"ByteLevel"' in json.dumps(json.loads(tokenizer.to_str())["decoder"])
 
 
 def _byte_letters() -> dict[str, int]:

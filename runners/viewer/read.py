@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 from runners.command_line.errors import UserError
-from runners.viewer.records import Episode, damage
+from runners.command_line.parse import read_file
+from runners.viewer.records import Episode, damage, episode_of, numbers, whole
+from runners.workers.states import WORKER_LOG
 
+WORKERS, STATES = 100, 12
+"""Workers that are shown at most, and states of each."""
 SPREAD = 5
 """Updates that are shown at least, where the run has as many."""
 
@@ -28,7 +30,7 @@ class RunRecords:
     settings: Sequence[tuple[str, str]]
     """(dotted name, value as text), in the order of config.yaml."""
     notes: Sequence[tuple[str, str]]
-    """The same of versions.json and base.json."""
+    """The same of versions.json, base.json and workers.jsonl."""
     updates: Sequence[Mapping[str, Any]]
     evaluations: Sequence[Mapping[str, Any]]
     source: str | None
@@ -41,6 +43,7 @@ class Group:
 
     update: int
     task: str
+    """Its id, after the name of its environment where the run had several."""
     places: list[tuple[int, int]] = field(default_factory=list)
     """(number of the line, offset in bytes)."""
     size: int = 0
@@ -72,16 +75,20 @@ def read_run(folder: Path) -> RunRecords:
             raise UserError(f"{folder} is not a run folder: it has no {name}; name a folder that train.py wrote")
     rows = [(number, row) for number, _, _, row in _lines(folder / "metrics.jsonl") if row is not None]
     for number, row in rows:
-        if not isinstance(row.get("update"), int):
+        if not whole(row.get("update")):
             damaged(folder / "metrics.jsonl", number, "it has no 'update'")
     base = _json(folder / "base.json")
     source = base.get("source")
     return RunRecords(
         folder,
-        _flat(_yaml(folder / "config.yaml")),
-        _flat({"versions": _json(folder / "versions.json"), "base": base}),
-        [row for _, row in rows if row.get("kind") == "update"],
-        [row for _, row in rows if row.get("kind") == "evaluation"],
+        _flat(read_file(folder / "config.yaml")),
+        _flat({"versions": _json(folder / "versions.json"), "base": base, "workers": _workers(folder / WORKER_LOG)}),
+        [numbers(row) for _, row in rows if row.get("kind") == "update"],
+        [
+            numbers(row) | {key: str(row.get(key) or "") for key in ("env", "split", "mode")}
+            for _, row in rows
+            if row.get("kind") == "evaluation"
+        ],
         source if isinstance(source, str) else None,
     )
 
@@ -95,9 +102,10 @@ def index_episodes(file: Path) -> Index:
             unfinished = True
             continue
         update, task = row.get("update"), row.get("task")
-        if not isinstance(update, int) or not isinstance(task, str):
+        if not isinstance(update, int) or not whole(update) or not isinstance(task, str):
             damaged(file, number, "it has no 'update' or no 'task'")
-        group = groups.setdefault((update, task), Group(update, task))
+        whose = f"{row['env']}/{task}" if row.get("env") else task
+        group = groups.setdefault((update, whose), Group(update, whose))
         group.places.append((number, offset))
         group.size += size
     return Index(file, list(groups.values()), unfinished)
@@ -154,7 +162,7 @@ def load(index: Index, groups: Sequence[Group]) -> list[list[Episode]]:
                 row = json.loads(file.readline(), parse_constant=_no_number)
                 if why := damage(row):
                     damaged(index.file, number, why)
-                episodes.append(Episode.of(row))
+                episodes.append(episode_of(row))
             result.append(episodes)
     return result
 
@@ -172,7 +180,7 @@ def _lines(file: Path) -> Iterator[tuple[int, int, int, dict[str, Any] | None]]:
                     return
                 damaged(file, number, str(error))
             if not isinstance(row, dict):
-                damaged(file, number, "it is no JSON object")
+                damaged(file, number, "it is not a JSON object")
             yield number, offset, len(line), row
             offset += len(line)
 
@@ -186,16 +194,6 @@ def _no_number(name: str) -> None:
     """NaN and Infinity are not JSON; both are read as None."""
 
 
-def _yaml(file: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {file}: {str(error).splitlines()[0]}") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{file} must hold settings by name")
-    return values
-
-
 def _json(file: Path) -> dict[str, Any]:
     """A file that only adds information: absent or unreadable, it says nothing."""
     try:
@@ -203,6 +201,23 @@ def _json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}
+
+
+def _workers(file: Path) -> dict[str, str]:
+    """The last states of each worker, by its number; nothing where the file is absent or damaged."""
+    try:
+        rows = [row for _, _, _, row in _lines(file) if row is not None] if file.is_file() else []
+    except UserError:
+        return {"record": "it is damaged"}
+    known = [row for row in rows if whole(row.get("worker")) and whole(row.get("update"))]
+    states: dict[int, list[str]] = {}
+    for row in known:
+        why = f" ({row['why']})" if row.get("why") else ""
+        states.setdefault(row["worker"], []).append(f"{row.get('state')}{why} at update {row['update']}")
+    return {
+        f"worker {number}": f"{'… ' if len(mine) > STATES else ''}{', '.join(mine[-STATES:])}"
+        for number, mine in sorted(states.items())[:WORKERS]
+    }
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -7,10 +7,11 @@ are read with None in their place.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Turn:
     observation_tokens: tuple[int, ...]
     """The ids of the state after the action, with the template's own."""
     reward: float | None
-    version: int
+    version: int | None
     terminated: bool
     truncated: bool
     value: float | None
@@ -39,6 +40,8 @@ class Episode:
     """One recorded episode; ``turns`` is None where the environment broke it."""
 
     update: int
+    env: str
+    """Where the run had several; else empty."""
     task: str
     sample: int
     attempt: int
@@ -55,34 +58,37 @@ class Episode:
     turns: tuple[Turn, ...] | None
     fault: Mapping[str, str] | None
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Episode:
-        """From a line that ``damage`` finds nothing wrong with."""
-        fault = row.get("fault")
-        turns = row.get("turns")
-        success = row.get("success")
-        return cls(
-            update=row["update"],
-            task=row["task"],
-            sample=row.get("sample") or 0,
-            attempt=row.get("attempt") or 0,
-            language=str(row.get("language") or ""),
-            level=int(row.get("level") or 0),
-            success=success if isinstance(success, bool) else None,
-            reward=_number(row.get("reward")),
-            metrics={str(k): _number(v) for k, v in (row.get("metrics") or {}).items()},
-            system=str(row.get("system") or ""),
-            user=str(row.get("user") or ""),
-            prompt_tokens=tuple(row.get("prompt_tokens") or ()),
-            end_value=_number(row.get("end_value")),
-            turns=None if turns is None else tuple(map(_turn, turns)),
-            fault={str(k): str(v) for k, v in fault.items()} if isinstance(fault, dict) else None,
-        )
+
+def episode_of(row: Mapping[str, Any]) -> Episode:
+    """From a line that ``damage`` finds nothing wrong with."""
+    return _of(Episode, row)
+
+
+def _of(cls: type[T], row: Mapping[str, Any]) -> T:
+    return cls(**{f.name: READ[str(f.type)](row.get(f.name)) for f in fields(cls)})  # type: ignore[arg-type]
+
+
+READ: Mapping[str, Callable[[Any], Any]] = {
+    "str": lambda x: str(x or ""),
+    "int": lambda x: x or 0,
+    "int | None": lambda x: x if whole(x) else None,
+    "bool": bool,
+    "bool | None": lambda x: x if isinstance(x, bool) else None,
+    "float | None": lambda x: _number(x),
+    "tuple[int, ...]": lambda x: tuple(x or ()),
+    "tuple[float | None, ...]": lambda x: tuple(_number(y, 4) for y in x),
+    "tuple[Turn, ...] | None": lambda x: None if x is None else tuple(_of(Turn, turn) for turn in x),
+    "Mapping[str, float | None]": lambda x: {str(k): _number(v) for k, v in (x or {}).items()},
+    "Mapping[str, str] | None": lambda x: {str(k): str(v) for k, v in x.items()} if isinstance(x, dict) else None,
+}
+"""How a field is read, by its type as it is declared."""
 
 
 def damage(row: Mapping[str, Any]) -> str | None:
     """What is wrong with a line of episodes.jsonl, or None."""
     turns = row.get("turns")
+    if not all(row.get(name) is None or whole(row[name]) for name in ("sample", "attempt", "level")):
+        return "its 'sample', 'attempt' or 'level' is no whole number"
     if turns is None:
         return None if isinstance(row.get("fault"), dict) else "it has neither 'turns' nor a 'fault'"
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
@@ -99,29 +105,23 @@ def damage(row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _turn(row: Mapping[str, Any]) -> Turn:
-    return Turn(
-        action=row["action"],
-        observation=row["observation"],
-        tokens=tuple(row["tokens"]),
-        logp=tuple(_number(x, 4) for x in row["logp"]),
-        entropy=tuple(_number(x, 4) for x in row["entropy"]),
-        observation_tokens=tuple(row["observation_tokens"]),
-        reward=_number(row.get("reward")),
-        version=row["version"] if isinstance(row.get("version"), int) else -1,
-        terminated=bool(row.get("terminated")),
-        truncated=bool(row.get("truncated")),
-        value=_number(row.get("value")),
-        advantage=_number(row.get("advantage")),
-    )
+def numbers(row: Mapping[str, Any]) -> dict[str, float | int | None]:
+    """The numbers of a record; None stands for those that are not finite."""
+    kept = {key: value for key, value in row.items() if value is None or isinstance(value, (int, float))}
+    return {key: value if whole(value) else _number(value, 12) for key, value in kept.items()}
+
+
+def whole(value: Any) -> bool:
+    """Whether it is a whole number that a browser holds exactly."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
 
 
 def _number(value: Any, digits: int = 6) -> float | None:
     """A finite number, or None for anything else."""
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not isinstance(value, (int, float)) or not abs(value) < 1e300:
         return None
     return round(float(value), digits)
 
 
 def _ids(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(i, int) and i >= 0 for i in value)
+    return isinstance(value, list) and all(whole(i) and 0 <= i < 2**32 for i in value)

@@ -9,10 +9,15 @@ ROWS.forEach((row, number_) => {
   row.result = verdict(episode);
 });
 
+// A task by its id, after the name of its environment where the run had several.
+function taskOf(episode) {
+  return episode.env ? `${episode.env}/${episode.task}` : episode.task;
+}
+
 const COLUMNS = [
   { name: "result", key: (row) => row.result[2], cell: (row) => el("span", { class: `verdict ${row.result[0]}`, title: row.result[2] }, row.result[1]) },
   { name: "update", number: true, key: (row) => row.episode.update },
-  { name: "task", key: (row) => row.episode.task, cell: (row) => visible(row.episode.task), wide: "task" },
+  { name: "task", key: (row) => taskOf(row.episode), cell: (row) => visible(taskOf(row.episode)), wide: "task" },
   { name: "sample", number: true, key: (row) => row.episode.sample },
   { name: "language", key: (row) => row.episode.language, cell: (row) => visible(row.episode.language), roomy: true },
   { name: "level", number: true, key: (row) => row.episode.level, roomy: true },
@@ -25,7 +30,7 @@ const COLUMNS = [
 const tableState = { column: null, down: false, text: "", result: "", update: "" };
 
 function searchable(row) {
-  row.text ??= [row.episode.task, row.episode.user, ...(row.episode.turns || []).flatMap((t) => [t.action, t.observation])].join("\n").toLowerCase();
+  row.text ??= [taskOf(row.episode), row.episode.user, ...(row.episode.turns || []).flatMap((t) => [t.action, t.observation])].join("\n").toLowerCase();
   return row.text;
 }
 
@@ -65,9 +70,9 @@ function classOf(column) {
 
 function bodyRow(row, current, go) {
   const cells = COLUMNS.map((column) => el("td", { class: classOf(column) }, column.cell ? column.cell(row) : String(column.key(row))));
-  const label = `update ${row.episode.update}, ${visible(row.episode.task)}, sample ${row.episode.sample}`;
+  const label = `update ${row.episode.update}, ${visible(taskOf(row.episode))}, sample ${row.episode.sample}`;
   // The task's cell holds the link, so that a row is reached by keyboard and says its name.
-  cells[2].replaceChildren(el("a", { href: `#episode-${row.number}`, "aria-label": label }, visible(row.episode.task)));
+  cells[2].replaceChildren(el("a", { href: `#episode-${row.number}`, "aria-label": label }, visible(taskOf(row.episode))));
   return el("tr", { class: row === current ? "current" : "", "data-row": row.number, onclick: () => go(row) }, cells);
 }
 
@@ -91,7 +96,7 @@ function filters(redraw) {
   );
 }
 
-// Fills ``pane``; only the rows are drawn anew while someone types.
+// Fills ``pane``; only the rows are redrawn while someone types.
 function drawTable(pane, current, go) {
   const count = el("p", { class: "count", role: "status" });
   const head = el("tr");

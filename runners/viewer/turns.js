@@ -93,7 +93,7 @@ function drawEpisode(page, row, { go, back, step }) {
       el("button", { type: "button", title: "previous episode (k or ←)", onclick: () => step(-1) }, "‹ Previous"),
       el("button", { type: "button", title: "next episode (j or →)", onclick: () => step(1) }, "Next ›"),
     ),
-    el("h2", { class: "task-id" }, visible(episode.task), " ", el("span", { class: `verdict ${tone}` }, `${mark} ${word}`)),
+    el("h2", { class: "task-id" }, visible(taskOf(episode)), " ", el("span", { class: `verdict ${tone}` }, `${mark} ${word}`)),
     el("p", { class: "about" }, about.filter(Boolean).join(" · ")),
   );
   if (episode.turns === null) {

@@ -1,1 +1,1 @@
-"""Rollout workers: in this process (`local`) or in others (`process`), by one protocol (`base`)."""
+"""Rollout workers: in this process (`local`), in others (`process`) or on Ray (`ray`), by one protocol (`base`)."""

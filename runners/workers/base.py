@@ -1,7 +1,7 @@
 """The protocol of a rollout backend.
 
 Invariants: a worker plays a portion only with the policy version that was asked for; a worker that was started again
-has none, so it plays nothing before it has loaded one. A portion's episodes are the same bits on every backend, because
+has none, so it plays nothing before it has loaded one. A portion's episodes are bit-identical on every backend, because
 it is played as a whole by one engine: how many workers there are never shows.
 """
 
@@ -56,11 +56,10 @@ class Workers(Protocol):
     def submit(self, spec: PlaySpec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
         """Plays a portion with exactly this version; the future raises StaleWorker where there is another one.
 
+        The policy is the one that is loaded now, also where another is loaded before the portion's turn comes.
+
         ``on_end`` is called, from any thread, as episodes end; again for those that a lost worker has to play again.
         """
-
-    def kill(self, worker: int) -> None:
-        """Ends a worker as a crash would; it is started again, and what it was playing is played again."""
 
     def close(self) -> None:
         """Ends all workers and all that they started. Safe to call twice."""

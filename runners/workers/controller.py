@@ -1,8 +1,8 @@
 """The controller: hands jobs to workers and stops the run when too many environments break."""
 
 import hashlib
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 
 from safetensors.torch import save
 from torch import Tensor
@@ -15,9 +15,7 @@ from agents.rollout.settings import FaultSettings
 from agents.tree.episode import Job
 from runners.command_line.errors import UserError
 from runners.workers.base import BASE_MODEL, PlaySpec, WorkerLost, Workers
-
-_WINDOW, _LEAST = 200, 20
-"""Attempts that the fault rate covers, newest first, and attempts without which there is none."""
+from runners.workers.fault_rate import FaultRate
 
 
 class Controller:
@@ -28,10 +26,9 @@ class Controller:
     """
 
     def __init__(self, workers: Workers, portion: int, faults: FaultSettings) -> None:
-        self.workers, self.portion, self.faults = workers, portion, faults
+        self.workers, self.portion = workers, portion
         self.version: int | None = None
-        self._recent: deque[tuple[int, int]] = deque()
-        """(faults, attempts) of the newest portions."""
+        self.fault_rate = FaultRate(faults)
 
     def load(self, version: int, policy: Mapping[str, Tensor] | None) -> None:
         """The policy of the next episodes; None is the base model."""
@@ -52,12 +49,26 @@ class Controller:
 
         Raises UserError when too many environments break, nothing ends, or a worker cannot be restarted.
         """
+        return self.collect(self.dispatch(jobs, sampling, on_end, plan, search))
+
+    def dispatch(
+        self,
+        jobs: Sequence[Job],
+        sampling: SamplingSettings,
+        on_end: Callable[[], None] | None = None,
+        plan: ForkPlan | None = None,
+        search: SearchPlan | None = None,
+    ) -> list[Future[Played]]:
+        """Has ``jobs`` played with the policy that is loaded now, whatever is loaded afterwards."""
         if self.version is None:
             raise RuntimeError("load a policy first")
         group = plan.sampling.group if plan else 1
         portion = self.portion // group * group
         specs = [PlaySpec(tuple(jobs[i : i + portion]), sampling, plan, search) for i in range(0, len(jobs), portion)]
-        futures = [self.workers.submit(spec, self.version, on_end) for spec in specs]
+        return [self.workers.submit(spec, self.version, on_end) for spec in specs]
+
+    def collect(self, futures: Sequence[Future[Played]]) -> Played:
+        """What came of jobs that were dispatched together. Raises what `play` raises."""
         whole = Played([])
         for future in futures:
             try:
@@ -72,16 +83,8 @@ class Controller:
 
     def check_faults(self, played: Played) -> None:
         """Raises UserError when more of the last attempts broke than the settings allow."""
-        self._recent.append((len(played.faults), len(played.faults) + len(played.episodes)))
-        broken, attempts = (sum(column) for column in zip(*self._recent, strict=True))
-        while attempts - self._recent[0][1] >= _WINDOW:
-            gone = self._recent.popleft()
-            broken, attempts = broken - gone[0], attempts - gone[1]
-        if attempts >= _LEAST and broken > self.faults.max_rate * attempts:
-            raise UserError(
-                f"the environment broke in {broken} of the last {attempts} attempts, most recently: "
-                f"{played.faults[-1] if played.faults else 'earlier'}; fix it, or raise --faults.max-rate"
-            )
+        broken = len(played.faults)
+        self.fault_rate.add(broken, broken + len(played.episodes), played.faults[-1] if broken else None)
 
     def close(self) -> None:
         self.workers.close()

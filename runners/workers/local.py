@@ -12,16 +12,13 @@ class LocalWorkers:
     """See :class:`runners.workers.base.Workers`. A future is done when ``submit`` returns it."""
 
     def __init__(self, make: Callable[[], Worker]) -> None:
-        self._make = make
         self._worker = make()
-        self._policy: tuple[int, bytes, str] | None = None
 
     def start(self) -> str:
         return f"{self._worker.engine.describe()}, in this process"
 
     def load(self, version: int, adapter: bytes, sha256: str) -> None:
         self._worker.load(version, adapter, sha256)
-        self._policy = (version, adapter, sha256)
 
     def submit(self, spec: PlaySpec, version: int, on_end: Callable[[], None] | None = None) -> Future[Played]:
         future: Future[Played] = Future()
@@ -30,14 +27,6 @@ class LocalWorkers:
         except Exception as error:
             future.set_exception(error)
         return future
-
-    def kill(self, worker: int) -> None:
-        if worker != 0:
-            raise IndexError(f"there is no worker {worker}")
-        self._worker.close()
-        self._worker = self._make()
-        if self._policy is not None:
-            self._worker.load(*self._policy)
 
     def close(self) -> None:
         self._worker.close()

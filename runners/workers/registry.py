@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_envs.plugins import Registry
+from runners.workers.states import Tell, ignore
 
 if TYPE_CHECKING:
+    from runners.settings.ray_settings import RaySettings
     from runners.workers.base import Workers
     from runners.workers.serve import WorkerSetup
     from runners.workers.worker import Worker
@@ -28,10 +30,18 @@ class WorkersOpening:
     """What a worker of another process is made from; it can be pickled."""
     local: Callable[[], Worker]
     """Makes a worker in this process, on the trainer's own weights."""
+    ray: RaySettings | None = None
+    """Settings of the backend ``ray``."""
+    tell: Tell = ignore
+    """Is told what becomes of the workers."""
 
 
 class Backend(Protocol):
-    """How rollout workers are opened."""
+    """How rollout workers are opened.
+
+    It may have an attribute ``extra``: the extra of this package that installs what it needs, a package of the same
+    name.
+    """
 
     @staticmethod
     def open(opening: WorkersOpening) -> Workers:
@@ -55,7 +65,20 @@ class Processes:
     def open(opening: WorkersOpening) -> Workers:
         from runners.workers.process import ProcessWorkers
 
-        return ProcessWorkers(opening.setup, opening.count)
+        return ProcessWorkers(opening.setup, opening.count, tell=opening.tell)
+
+
+class Ray:
+    """Actors of a Ray cluster, on one machine or several (--ray.…)."""
+
+    extra = "ray"
+
+    @staticmethod
+    def open(opening: WorkersOpening) -> Workers:
+        from runners.workers.ray_cluster import RayWorkers
+
+        assert opening.ray is not None
+        return RayWorkers(opening.setup, opening.count, opening.ray, opening.tell)
 
 
 def check_backend(part: Any, who: str) -> None:
@@ -67,6 +90,10 @@ def check_backend(part: Any, who: str) -> None:
 WORKERS: Registry[Backend] = Registry(
     kind="rollout backend",
     group="turnwise.workers",
-    builtin={"local": "runners.workers.registry:Local", "process": "runners.workers.registry:Processes"},
+    builtin={
+        "local": "runners.workers.registry:Local",
+        "process": "runners.workers.registry:Processes",
+        "ray": "runners.workers.registry:Ray",
+    },
     check=check_backend,
 )

@@ -25,7 +25,7 @@ from runners.workers.worker import PlaySettings, Worker
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker's process is told when it starts."""
+    """What a worker's process gets when it starts."""
 
     base: BaseSpec
     lora: LoraSettings
@@ -38,7 +38,7 @@ class WorkerSetup:
         base = load_base(self.base)
         model = ActorCritic(base.model, self.lora, critic=self.critic)
         leader = None if self.critic is None else Critic(model, base.chat.critic_prompt(self.critic.prompt))
-        return Worker(model.model, base.chat, self.play, base.source, leader)
+        return Worker(model.model, base.chat, self.play, base.source, leader, merged=bool(self.base.merged))
 
 
 def serve(channel: Channel) -> None:

@@ -17,7 +17,9 @@ from agents.rollout.play import Played, rollout
 from agents.rollout.search.scorers import Scorer, scorer_of
 from agents.rollout.search.settings import SearchPlan
 from agents.text.chat import Chat
+from runners.command_line.blame import blamed
 from runners.settings.play_settings import PlaySettings as PlaySettings
+from runners.settings.play_settings import job_env
 from runners.workers.base import BASE_MODEL, PlaySpec, StaleWorker, check_sum
 
 
@@ -31,16 +33,24 @@ class Worker:
         settings: PlaySettings,
         source: str,
         critic: Critic | None = None,
+        merged: bool = False,
     ) -> None:
         self.settings, self.chat, self.critic = settings, chat, critic
         length = settings.react.max_tokens
-        self.engine = settings.engine.open(Opening(model, source, chat.stop_ids, length, settings.slots, model.device))
+        self.engine = settings.engine.open(
+            Opening(model, source, chat.stop_ids, length, settings.slots, model.device, merged=merged)
+        )
         if settings.exact:
             need(self.engine, "reproducible", "--exact")
         self.version: int | None = None
         # Here there is no deadline yet.
-        registry.make(settings.env, settings.env_settings).prepare()
-        self.hosts = EnvHosts(partial(registry.env_class(settings.env), settings.env_settings), settings.hosts)
+        for name, config in settings.envs.items():
+            with blamed(name, "to prepare"):
+                registry.make(name, config).prepare()
+        self.hosts = {
+            job_env(name, settings.envs): EnvHosts(partial(registry.env_class(name), config), settings.hosts)
+            for name, config in settings.envs.items()
+        }
 
     def load(self, version: int, adapter: bytes, sha256: str) -> None:
         """Raises ValueError when the bytes have another hash; the policy is then as before.
@@ -61,7 +71,7 @@ class Worker:
             raise StaleWorker(f"policy {version} was asked for, and the worker has {self.version}")
         self.engine.sampling = spec.sampling
         return rollout(
-            self.hosts.make,
+            {name: hosts.make for name, hosts in self.hosts.items()},
             self.engine,
             self.chat,
             spec.jobs,
@@ -80,4 +90,5 @@ class Worker:
         return scorer_of(search.scoring, self.critic) if search and search.tot.branch > 1 else None
 
     def close(self) -> None:
-        self.hosts.close()
+        for hosts in self.hosts.values():
+            hosts.close()

@@ -1,0 +1,41 @@
+"""Places for results, checked before hours are spent on them, and named where they cannot be written."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runners.command_line.errors import UserError
+
+
+def check_file(path: Path) -> None:
+    """Raises UserError unless a file can be written at ``path``; what is there stays as it is."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise UserError(f"cannot write {path}: the folder {path.parent} does not exist; make it, or name another")
+    new = not path.exists()
+    with writing(path, "; name another file"):
+        path.open("ab").close()
+        if new:
+            path.resolve().unlink()
+
+
+def check_folder(path: Path) -> None:
+    """Raises UserError unless files can be written into the folder ``path``, made first where it is missing."""
+    place = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not place.is_dir():
+        raise UserError(f"cannot write into {path}: {place} is not a folder")
+    try:
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        raise UserError(f"cannot write into {path}: {error.strerror}; name another folder") from None
+
+
+@contextmanager
+def writing(path: Path, hint: str = "") -> Iterator[None]:
+    """An OSError inside becomes a UserError that says what could not be written, and the ``hint``."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename or path}: {error.strerror}{hint}") from None

@@ -1,0 +1,181 @@
+"""Plays the episodes, lets everyone credit them, and shows and writes how that compares with true progress."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from agent_envs import registry
+from agents.tree.episode import Episode, EpisodeId, Job
+from agents.tree.merge import grow
+from algorithms.base import Algorithm
+from runners.command_line.errors import UserError
+from runners.command_line.outputs import writing
+from runners.command_line.plain import dump_json
+from runners.crediting.quality import ABOUT, TITLES, WHEN, by_turn, counts, credited_turns, quality
+from runners.crediting.settings import Credit
+from runners.evaluation.policies import load_policies
+from runners.evaluation.tasks import has_oracle, pick_tasks
+from runners.loading.base_model import actor_of
+from runners.reporting.tables import cell, show_table, write_csv
+from runners.run_folder.folder import write_whole
+from runners.run_folder.runs import SavedRun, locate
+from runners.settings.judge import judge_settings
+from runners.training.judging import Judging, local_judge, remote_judge
+from runners.training.learner import Credited, Learner
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Who credits: an algorithm, and the run whose model it asks."""
+
+    name: str
+    algorithm: Algorithm[Any]
+    run: SavedRun
+    checkpoint: Path
+
+
+def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: Console) -> list[Scorer]:
+    """Everyone who takes part. Raises UserError."""
+    run, chosen = locate(credit.model, console)
+    result = []
+    for path in credit.runs:
+        other, newest = locate(path, console)
+        result.append(Scorer(other.folder.name, other.settings.algorithm, other, newest))
+    for name in credit.algos or (() if credit.runs else (run.train.algo,)):
+        algorithm = run.settings.algorithm if name == run.train.algo else algorithms[name]
+        needs, there = algorithm.needs, run.settings.algorithm.needs
+        no_critic = (needs.critic and not there.critic) or (needs.token_critic and not there.token_critic)
+        if no_critic or (needs.judge and not there.judge):
+            what = "critic" if no_critic else "judge"
+            raise UserError(f"{name} needs a {what}, and {credit.model} has none: name a run of {name} with --runs")
+        result.append(Scorer(name, algorithm, run, chosen))
+    names = [scorer.name for scorer in result]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"{twice[0]} is named twice: rename a run folder, or leave one out")
+    for scorer in result:
+        if scorer.run.train.env != run.train.env:
+            raise UserError(f"{scorer.run.folder} was trained on {scorer.run.train.envs}, not on {run.train.envs}")
+        if scorer.algorithm.sampling.group > 1 and credit.group < 2:
+            raise UserError(f"{scorer.name} compares the episodes of a group: set --group to 2 or more")
+    return result
+
+
+def play(credit: Credit, run: SavedRun, console: Console) -> dict[str, list[Episode]]:
+    """The episodes of each policy, with what the oracle said of every state. Raises UserError."""
+    env = registry.make(*run.settings.only_env("credit"))
+    tasks = pick_tasks(env, credit.split, credit.episodes // credit.group, console)
+    if not has_oracle(env, credit.split):
+        raise UserError(f"the environment {env.name} has no oracle to compare with: name another")
+    settings = run.settings.play(slots=credit.slots, exact=True, oracle=True)
+    policies = load_policies(str(credit.model), settings, console, device=credit.device, dtype=run.train.dtype)
+    jobs = [Job(task, sample, credit.seed) for task in tasks for sample in range(credit.group)]
+    result = {}
+    with policies.playing() as controller:
+        for version, name in enumerate(WHEN):
+            controller.load(version, policies.adapters[name])
+            result[name] = controller.play(jobs, run.train.sampling()).episodes
+    return result
+
+
+def credited(
+    scorer: Scorer, episodes: Mapping[str, Sequence[Episode]], device: str, console: Console
+) -> dict[str, dict[EpisodeId, Credited]]:
+    """What the scorer credits the episodes of each policy with: the untrained ones before it learned, then after."""
+    settings, train = scorer.run.settings, scorer.run.train
+    base = scorer.run.base(console, device)
+    model, prompt = actor_of(base, settings)
+    if not scorer.algorithm.needs.critic:
+        prompt = ()  # the run's critic is not this algorithm's
+    learner = Learner(
+        model, scorer.algorithm, prompt, replace(train, replay_steps=0, replay_body=False, replay_updates=4)
+    )
+    judge_of = judge_settings(settings, scorer.algorithm)
+    judge = judge_of and (remote_judge(judge_of) or local_judge(settings, model, base, lambda: 0, console))
+    judging = judge and Judging(judge, scorer.algorithm, scorer.run.folder)
+    result: dict[str, dict[EpisodeId, Credited]] = {}
+    for when in WHEN:
+        if when == "trained":
+            model.load(scorer.checkpoint)
+        if judging:
+            judging.label(episodes[when])
+        trees = grow(episodes[when], least=min(2, scorer.algorithm.sampling.group))
+        sizes = [len(tree.paths) for tree in trees]
+        at_once = max(1, round(train.episodes / train.minibatches / max(1, max(sizes, default=1))))
+        result[when] = {}
+        for i in range(0, len(trees), at_once):
+            result[when] |= learner.credit(trees[i : i + at_once])
+        if not (scorer.algorithm.needs.critic or scorer.algorithm.needs.token_critic):
+            result[when] = {name: replace(one, values=None) for name, one in result[when].items()}
+        for action in (action for episode in episodes[when] for action, _ in episode.turns):
+            action.label = None  # the next scorer has its own judge
+    if judging:
+        judging.close()
+    return result
+
+
+def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> dict[str, Any]:
+    """{"base": …, "trained": …}, each with counts and, by scorer, every figure with its interval."""
+    run, _ = locate(credit.model, console)
+    episodes = play(credit, run, console)
+    result: dict[str, Any] = {when: {"scorers": {}} for when in WHEN}
+    for scorer in who:
+        console.print(f"crediting: {scorer.name}", highlight=False)
+        credits = credited(scorer, episodes, credit.device, console)
+        for when in WHEN:
+            turns = credited_turns(episodes[when], credits[when])
+            result[when]["counts"] = counts(turns)
+            result[when]["scorers"][scorer.name] = {
+                "algo": scorer.run.train.algo, "figures": quality(turns, seed=credit.seed), "by_turn": by_turn(turns)
+            }  # fmt: skip
+    return result
+
+
+def show(result: Mapping[str, Any], console: Console) -> None:
+    """What a person reads."""
+    for when in WHEN:
+        count, of_scorer = result[when]["counts"], result[when]["scorers"]
+        title = (
+            f"{when} policy: success {count['success']:.3f}; {count['turns']:.0f} turns of {count['episodes']:.0f} "
+            f"episodes: {count['progress']:.1%} progress, {count['setbacks']:.1%} setbacks, {count['irrelevant']:.1%} "
+            "irrelevant"
+        )
+        table = [[label, *(cell(one["figures"][key]) for one in of_scorer.values())] for key, label in TITLES.items()]
+        show_table(title, ["", *of_scorer], table, console)
+    for key, about in ABOUT.items():
+        console.print(f"[bold]{TITLES[key]}[/]: {about}", highlight=False, style="dim")
+
+
+def rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per policy, scorer, figure and turn (empty: all turns)."""
+    out: list[dict[str, Any]] = []
+    for when in WHEN:
+        for name, one in result[when]["scorers"].items():
+            who = {"policy": when, "scorer": name, "algo": one["algo"]}
+            for key, value in one["figures"].items():
+                if value is not None:
+                    out.append(who | {"turn": "", "figure": key} | asdict(value))
+            for row in one["by_turn"]:
+                known = ((key, value) for key, value in row.items() if key != "turn" and value is not None)
+                out += [who | {"turn": int(row["turn"]), "figure": key, "mean": value} for key, value in known]
+    return out
+
+
+def write(result: Mapping[str, Any], settings: Any, folder: Path) -> None:
+    """credit.json and credit.csv. Raises UserError."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_csv(folder / "credit.csv", rows(result))
+        write_whole(folder / "credit.json", dump_json({"settings": settings, **result}))
+
+
+def run(credit: Credit, algorithms: Mapping[str, Algorithm[Any]]) -> None:
+    """The whole program. Raises UserError."""
+    console = Console()
+    who = scorers(credit, algorithms, console)
+    result = measure(credit, who, console)
+    show(result, console)
+    if credit.out:
+        write(result, credit, credit.out)

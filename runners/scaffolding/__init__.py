@@ -1,0 +1,1 @@
+"""What ``turnwise new-env`` writes."""

@@ -1,0 +1,1 @@
+"""Evaluations of models behind an OpenAI-compatible endpoint."""

@@ -1,0 +1,60 @@
+"""Settings that must fit each other: checked before anything is made."""
+
+from dataclasses import fields
+
+from agents.judge import JudgeKind
+from algorithms.base import idle
+from algorithms.formulas.mismatch import Correction, Masked
+from runners.command_line.errors import UserError
+from runners.settings.judge import judge_settings
+from runners.settings.learner_ranks import FSDP
+from runners.settings.run_settings import RunSettings, Train
+
+
+def check_fit(settings: RunSettings, *, begun: bool = False) -> None:
+    """Raises UserError for sizes that do not fit each other, and for settings that the algorithm gives no effect.
+
+    A run that was ``begun`` may hold settings without effect: earlier versions took them.
+    """
+    train, algorithm = settings.train, settings.algorithm
+    sampling, needs = algorithm.sampling, algorithm.needs
+    if sampling.initial is not None and sampling.group > train.slots:
+        raise UserError(
+            f"--slots {train.slots} must hold the {sampling.group} episodes of a task, which fork: raise it"
+        )
+    if sampling.resample and train.staleness:
+        raise UserError(
+            f"--{train.algo}.resample waits for an update's episodes before it draws others: leave --staleness out"
+        )
+    settings.check_groups()
+    if not begun:
+        for name, need in idle(algorithm).items():
+            flag = f"--{train.algo}.{name}".replace("_", "-")
+            raise UserError(f"{flag} only works with {need}: leave it out, or set that too")
+    if train.quantize != "none" and (train.engine != "hf" or settings.engine.merge):
+        raise UserError("--quantize works with --engine hf, unmerged: other engines would sample from other weights")
+    if train.ranks.kind == FSDP:
+        if train.backend[0] == "local":
+            raise UserError(f"--learner {train.learner} leaves no whole model to play with: set --workers 1 or more")
+        if train.quantize != "none":
+            raise UserError(
+                f"--learner {train.learner} cannot cut quantised weights: leave --quantize out, or take ddp:N"
+            )
+        judge = judge_settings(settings)
+        if judge is not None and judge.kind == JudgeKind.POLICY:
+            raise UserError(f"--learner {train.learner} leaves no whole model to judge with: take another --judge.kind")
+    if train.correction == Correction.TOKEN_MASK and train.masked == Masked.LEFT_OUT and needs.token_critic:
+        raise UserError(
+            f"{train.algo} values every sampled token, so none can be left out: take --masked counted, or "
+            "--correction sequence_mask"
+        )
+    if train.replay_steps and not needs.replay:
+        raise UserError(f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none")
+    if train.replay_body and needs.token_critic:
+        raise UserError(f"--replay-body needs a critic that shares its body with the policy; {train.algo} has none")
+    if train.value_updates and not needs.replay:
+        raise UserError(f"--value-updates needs a critic that can learn alone; {train.algo} has none")
+    if settings.critic is None and not begun:
+        (default,) = (f.default for f in fields(Train) if f.name == "value_lr")
+        if train.value_lr != train.usual().get("value_lr", default):
+            raise UserError(f"--value-lr needs a critic, and {train.algo} has none: leave it out")
