@@ -1,7 +1,7 @@
 """Agents that did not learn, for any environment: the scripted expert, a random one, one that is shown nothing."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,9 @@ from agent_envs.code.view import lines_of
 from agent_envs.core import Task, TextEnv
 from agent_envs.math.env import MathEnv
 from agent_envs.puzzle.env import PuzzleEnv
+from agent_envs.research.env import ResearchEnv
 from agent_envs.wiki.env import WikiEnv
+from agent_envs.wiki.relations import NUMBERS, RELATIONS
 from benchmarks.wiki_baselines import Agent, FirstLinkAgent, RandomAgent, play
 from runners.statistics.intervals import Interval, bootstrap
 
@@ -60,10 +62,43 @@ def random_change(env: CodeEnv, rng: np.random.Generator) -> str:
     return next((step.turn() for step in steps if step is not None), render("SUBMIT"))
 
 
+@dataclass
+class OneTool:
+    """The scripted expert of research with one of its tools taken away."""
+
+    env: ResearchEnv
+    rng: np.random.Generator
+    reads: bool
+    """True: it reads the fact and submits it. False: it guesses the facts and computes with them."""
+
+    def begin(self, task: Task) -> None:
+        pass
+
+    def act(self, observation: str) -> str:
+        stages = self.env.task.data.stages
+        if self.reads:
+            turn = self.env.expert()
+            return render("SUBMIT", str(stages[0].fact)) if "PYTHON" in turn else turn
+        value = 0
+        for stage in stages:
+            low, high = NUMBERS[english(stage.hops[-1].relation)]
+            value = replace(stage, fact=int(self.rng.integers(low, high + 1))).values(value)[-1]
+        return render("SUBMIT", str(value))
+
+
+def english(relation: str) -> str:
+    """The key of a relation, as a page writes it in any language."""
+    return next(key for key in NUMBERS if relation in (key, RELATIONS[key]))
+
+
 def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
     """Agents without a model, by name."""
     agents: dict[str, Callable[[], Agent]] = {"scripted expert": lambda: Scripted(env.expert)} if env.has_expert else {}
     rng = np.random.default_rng(0)
+    if isinstance(env, ResearchEnv):
+        agents["random agent"] = lambda: RandomAgent(rng)
+        agents["reads, computes nothing"] = lambda: OneTool(env, rng, reads=True)
+        return agents | {"computes, reads nothing": lambda: OneTool(env, rng, reads=False)}
     if isinstance(env, WikiEnv):
         return agents | {"random agent": lambda: RandomAgent(rng), "first-link agent": FirstLinkAgent}
     if isinstance(env, PuzzleEnv):

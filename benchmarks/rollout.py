@@ -32,7 +32,7 @@ from benchmarks import sampled, wiki_steps
 from benchmarks.timing import Spread, finish, interleaved, one_thread, print_table, ratio, seconds
 from benchmarks.variants import VOCABULARY, base_model
 from runners.cloning.settings import PretrainSettings
-from runners.evaluation.measure import pick_tasks
+from runners.evaluation.tasks import pick_tasks
 from runners.loading.base_model import BaseSpec, load_base, source_of
 
 AT_LEAST = 1.2
@@ -93,7 +93,7 @@ def workloads(settings: RolloutCost, console: Console) -> Iterator[tuple[str, Wo
 def tiny(path: Path | None, console: Console, count: int = 128) -> tuple[PreTrainedModel, list[sampled.Episode]]:
     """The tiny model, and episodes that it played on the default wiki."""
     env = WikiEnv()
-    source = source_of("tiny", env, PretrainSettings(), console)
+    source = source_of("tiny", [env], PretrainSettings(), ChatSettings(), console)
     base = load_base(BaseSpec(source, "cpu", "float32", ChatSettings()))
     if path is not None:
         return sampled.endless(base.model), sampled.read_recorded(path, 1, count)

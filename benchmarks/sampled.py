@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig, PreTrainedModel
 
-from agents.engine import Request
+from agents.engine import Engine, Request
 from agents.engine.hf import HFEngine
 
 
@@ -97,7 +97,7 @@ def engine_of(model: PreTrainedModel, todo: Sequence[Episode]) -> HFEngine:
     return HFEngine(model, [], max_length=longest + 1, slots=len(todo))
 
 
-def with_engine(engine: HFEngine, todo: Sequence[Episode]) -> Done:
+def with_engine(engine: Engine, todo: Sequence[Episode]) -> Done:
     """All episodes at once; each goes on as soon as its turn is sampled."""
     done = Done([() for _ in todo], 0)
     turn = [0] * len(todo)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -32,24 +33,23 @@ from rich.console import Console
 
 from agent_envs import registry
 from agent_envs.core import Task
-from agents.rollout.search.settings import SEARCHERS, ScorerKind, Strategy, ToTSettings
+from agents.rollout.search.settings import SEARCHERS, ScorerKind, Scoring, Strategy, ToTSettings
 from benchmarks import timing
 from benchmarks.cells import Cells
 from runners.command_line.errors import UserError, run_program
 from runners.command_line.plain import plain
-from runners.evaluation import calibration
-from runners.evaluation.measure import has_oracle, pick_tasks
+from runners.evaluation.calibration import calibration
 from runners.evaluation.policies import load_policies
+from runners.evaluation.tasks import has_oracle, pick_tasks
 from runners.inference import best_of_n, program, report
-from runners.inference.episode_scores import Scores, Weights
-from runners.inference.program import Player, Study, StudyResult, scored_player
+from runners.inference.episode_scores import Scores
+from runners.inference.program import Study, StudyResult
 from runners.inference.settings import Agent, EarlyStop, Likelihood
 from runners.inference.success_by_tokens import Point, Row, rows_of
 from runners.run_folder import checkpoint
 from runners.run_folder.runs import SavedRun, locate
 from runners.statistics.intervals import mean
-from runners.workers.controller import Controller
-from runners.workers.local import LocalWorkers
+from runners.statistics.turns import Passed, turns_of
 
 K = ScorerKind
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,38 +114,38 @@ def _tuples(cell: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(x) if isinstance(x, list) else x for name, x in cell.items()}
 
 
-def played(player: Player, asked: Study, tasks: Sequence[Task], samples: int) -> dict[str, Any]:
+def played(asked: Study, tasks: Sequence[Task], samples: int) -> dict[str, Any]:
     """A cell: every task ``samples`` times. Answers are kept as text, of which equal ones are the same."""
-    before = player.read
-    lines = player.lines(player.play(tasks, asked, samples))
+    before = asked.read
+    lines = asked.lines(tasks, samples)
     told = [[replace(line, answer=repr(line.answer)) for line in mine] for mine in lines]
-    return {"lines": plain(told), "value_tokens": (player.read - before) / max(1, sum(map(len, lines)))}
+    return {"lines": plain(told), "value_tokens": (asked.read - before) / max(1, sum(map(len, lines)))}
 
 
-def measure(settings: SearchBudget, player: Player, asked: Study, cells: Cells) -> dict[str, Any]:
+def measure(settings: SearchBudget, asked: Study, cells: Cells) -> dict[str, Any]:
     """Everything, from cells that are there and others that are measured first."""
-    tasks = pick_tasks(player.env, "test", settings.tasks)
-    chosen = pick_tasks(player.env, "valid", settings.valid_tasks)
-    valid = Played.of(cells.get("episodes-valid", lambda: played(player, asked, chosen, settings.samples)))
+    tasks = pick_tasks(asked.env, "test", settings.tasks)
+    chosen = pick_tasks(asked.env, "valid", settings.valid_tasks)
+    valid = Played.of(cells.get("episodes-valid", lambda: played(asked, chosen, settings.samples)))
     most = max(settings.budgets)
-    test = Played.of(cells.get(f"episodes-test-{most}", lambda: played(player, asked, tasks, most)))
+    test = Played.of(cells.get(f"episodes-test-{most}", lambda: played(asked, tasks, most)))
     result = StudyResult([program.single(test.lines)])
     for kind in asked.kinds:
-        weights = Weights()
+        scoring = Scoring(kind)
         if kind.mixed:
-            weights = best_of_n.choose_weight(valid.lines, kind, settings.samples, weights)
-            result.weights[kind] = weights.weight
-        result.points += [best_of_n.point(test.lines, kind, n, weights, test.value_tokens) for n in settings.budgets]
+            scoring = best_of_n.choose_weight(valid.lines, scoring, settings.samples)
+            result.weights[kind] = scoring.weight
+        result.points += [best_of_n.point(test.lines, scoring, n, test.value_tokens) for n in settings.budgets]
     result.points += [shortest(test.lines, n) for n in settings.budgets]
     whole = mean([float(sum(line.tokens)) for mine in valid.lines for line in mine])
-    oracle = has_oracle(player.env, "test")
+    oracle = has_oracle(asked.env, "test")
     # Budget by budget: what a stopped study has is whole as far as it goes.
     for n, kind in product(sorted(settings.budgets), (k for k in SEARCHERS if oracle or k != K.ORACLE)):
-        weights = Weights(weight=result.weights.get(kind, 1.0))
+        scoring = Scoring(kind, weight=result.weights.get(kind, 1.0), discount=asked.values.discount)
         tot = ToTSettings(settings.branch, settings.search, settings.beam, tokens=round(n * whole))
-        ask = partial(program.searched, asked, player, tasks, tot, kind, weights, n)
+        ask = partial(program.searched, asked, tasks, tot, scoring, n)
         result.points.append(_point(cells.get(f"tot-{n}-{kind}", ask)))
-        player.console.print(f"{kind}, {n}: {mean(result.points[-1].success):.3f}", highlight=False)
+        asked.console.print(f"{kind}, {n}: {mean(result.points[-1].success):.3f}", highlight=False)
     first = [mine[: settings.samples] for mine in test.lines]
     stopping = EarlyStop(settings.max_loss)
     result.stops = [program.stopping(first, valid.lines, kind, stopping, Likelihood())[1] for kind in STOPPERS]
@@ -171,7 +171,7 @@ def _point(cell: Mapping[str, Any]) -> Point:
 def critic(lines: Sequence[Sequence[Scores]], tasks: Sequence[Task]) -> dict[str, Any]:
     """How well the critic predicts success, on the same episodes (`runners.evaluation.calibration`)."""
     told = [
-        calibration.Passed(
+        Passed(
             task.id,
             (task.level, task.language),
             line.success > 0,
@@ -183,7 +183,7 @@ def critic(lines: Sequence[Sequence[Scores]], tasks: Sequence[Task]) -> dict[str
         for line in mine
         if line.values is not None
     ]
-    return calibration.calibration(calibration.states_passed(told)) if told else {}
+    return calibration(turns_of(told)) if told else {}
 
 
 def conditions(rows: Sequence[Row], stops: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bool]]:
@@ -204,29 +204,31 @@ def conditions(rows: Sequence[Row], stops: Sequence[Mapping[str, Any]]) -> Itera
         yield f"early stop by {stop['scorer']}: loses {lost} of the episodes: at most 0.01", lost.mean <= 0.01
 
 
-def player_of(settings: SearchBudget, console: Console) -> tuple[Player, Study, LocalWorkers, dict[str, Any]]:
-    """Who plays, what it is asked, and what all figures depend on. Raises UserError."""
+@contextmanager
+def opened(settings: SearchBudget, console: Console) -> Iterator[tuple[Study, dict[str, Any]]]:
+    """What is measured, and what all figures depend on. Raises UserError."""
     run, chosen = locate(settings.run, console)
-    env = registry.make(run.train.env, run.settings.env)
+    env = registry.make(*run.settings.only_env("search_budget"))
     play = run.settings.play(slots=settings.slots, exact=True, oracle=has_oracle(env, "test"))
     policies = load_policies(str(chosen), play, console)
-    if policies.critic is None:
+    if policies.critic is None or policies.algorithm is None:
         raise UserError(f"{settings.run} has no critic: name a run of an algorithm with one")
-    workers = LocalWorkers(lambda: policies.worker)
-    console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
-    controller = Controller(workers, settings.slots, play.faults)
-    controller.load(0, policies.adapters["trained"])
-    player = scored_player(controller, policies, env, console)
-    kinds = tuple(k for k in CHOOSERS if player.verifies or not k.startswith("end_value"))
-    sampling = run.train.sampling()
-    asked = Study(Agent.BEST_OF_N, kinds, {}, sampling, settings.samples, settings.seed, settings.slots)
-    return player, asked, workers, identity(settings, run, chosen)
+    verifies = policies.algorithm.values.verifies
+    kinds = tuple(k for k in CHOOSERS if verifies or not k.startswith("end_value"))
+    with policies.playing() as controller:
+        console.print(f"model: {controller.workers.start()}", soft_wrap=True, highlight=False)
+        controller.load(0, policies.adapters["trained"])
+        asked = Study(
+            Agent.BEST_OF_N, kinds, {}, run.train.sampling(), settings.samples, settings.seed, controller, policies,
+            env, console,
+        )  # fmt: skip
+        yield asked, identity(settings, run, chosen)
 
 
 def identity(settings: SearchBudget, run: SavedRun, chosen: Path) -> dict[str, Any]:
     told = {k: v for k, v in plain(settings).items() if k not in ("run", "name", "budgets", "max_loss", "cells", "out")}
     sums = json.loads((chosen / checkpoint.MANIFEST).read_text("utf-8"))
-    return {**told, "checkpoint": sums, "env": run.settings.env, "base": run.train.model}
+    return {**told, "checkpoint": sums, "env": run.settings.only_env("search_budget")[1], "base": run.train.model}
 
 
 def main() -> None:
@@ -235,11 +237,8 @@ def main() -> None:
         raise UserError(f"--budgets must be different numbers from 2 on, not {settings.budgets}")
     torch.set_num_threads(1)
     console = Console()
-    player, asked, workers, depends = player_of(settings, console)
-    try:
-        told = measure(settings, player, asked, Cells(settings.cells / settings.name, depends))
-    finally:
-        workers.close()
+    with opened(settings, console) as (asked, depends):
+        told = measure(settings, asked, Cells(settings.cells / settings.name, depends))
     found: StudyResult = told["found"]
     report.show(found, console)
     out = settings.out / f"search-{settings.name}.json"

@@ -76,7 +76,7 @@ class Cell:
 
     @property
     def limit(self) -> float:
-        """What the numbers of tokens allow."""
+        """The ratio of the numbers of tokens: the largest possible gain."""
         return self.tokens["apart"] / self.tokens["one pass"]
 
     @property

@@ -108,11 +108,16 @@ class Answer:
 class Words:
     """A chat without a template: a token is its number."""
 
+    format = None
+
     def prompt(self, system: str, user: str, opening: str = "") -> tuple[int, ...]:
         return tuple(map(int, user.split()))
 
     def action_text(self, tokens: Sequence[int]) -> str:
         return " ".join(map(str, tokens))
+
+    def turn_text(self, tokens: Sequence[int], *, first: bool, tools: object = ()) -> str:
+        return self.action_text(tokens)
 
 
 class Ours:

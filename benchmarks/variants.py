@@ -42,11 +42,11 @@ SIZES = {
 }
 
 
-def base_model(size: str) -> PreTrainedModel:
+def base_model(size: str, vocabulary: int = VOCABULARY) -> PreTrainedModel:
     """A Qwen3 with random weights."""
     shape = SIZES[size]
     config = Qwen3Config(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         hidden_size=shape.width,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
@@ -64,15 +64,23 @@ def base_model(size: str) -> PreTrainedModel:
         return Qwen3ForCausalLM(config)
 
 
-def actor_critic(size: str, *, lora: bool = True, device: str = "cpu") -> ActorCritic:
+def actor_critic(
+    size: str, *, lora: bool = True, device: str = "cpu", vocabulary: int = VOCABULARY, checkpointing: bool = False
+) -> ActorCritic:
     """The project's model, moved away from its zeros: LoRA that adds nothing and values of 0 would hide differences."""
-    model = ActorCritic(base_model(size).to(device), LoraSettings() if lora else None, CriticSettings())
+    base = base_model(size, vocabulary).to(device)
+    model = ActorCritic(base, LoraSettings() if lora else None, CriticSettings(), checkpointing=checkpointing)
+    wake(model)
+    return model
+
+
+def wake(model: ActorCritic) -> None:
+    """Moves LoRA and the value head away from their zeros."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name or name.startswith("value_head.2"):
                 parameter.copy_(0.02 * torch.randn(parameter.shape, generator=generator))
-    return model
 
 
 # -- trees ------------------------------------------------------------------------------------------------------------
@@ -90,6 +98,15 @@ def episode(turns: int, rng: random.Random) -> Node:
         last = turn == turns - 1
         action = Node(Kind.ACTION, some(rng, ACTION), reward=float(last))
         state = state.add(action).add(Node(Kind.STATE, some(rng, OBSERVATION), terminated=last))
+    return root
+
+
+def bush(branches: int, turns: int, rng: random.Random) -> Node:
+    """A prompt from which several episodes of the benchmark's lengths go their own ways."""
+    root = Node(Kind.STATE, some(rng, PROMPT))
+    for _ in range(branches):
+        chain = episode(turns, rng)
+        root.children += chain.children
     return root
 
 

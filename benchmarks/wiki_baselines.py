@@ -106,5 +106,5 @@ class BlindAgent:
 def start_of(task: Task) -> str:
     """The name a question begins with, read off its prompt."""
     if task.language == "zh":
-        return task.prompt.partition("的")[0]
-    return task.prompt.removeprefix("What is ").partition("'s ")[0]
+        return task.prompt.removeprefix("从").partition("的")[0]
+    return task.prompt.removeprefix("What is ").removeprefix("Start with ").partition("'s ")[0]

@@ -58,7 +58,7 @@ def write_wiki(folder: Path, pages: int) -> IndexBackend:
 
 def environment(backend: IndexBackend) -> WikiEnv:
     """The wiki environment with its default settings on that backend."""
-    return WikiEnv(WikiConfig(languages=("en",)), backend)
+    return WikiEnv(WikiConfig(), backend)
 
 
 def task() -> Task:

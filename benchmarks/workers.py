@@ -1,0 +1,149 @@
+"""Rollout workers on Ray: two against one, what a new policy costs, and what an episode costs beyond its play.
+
+    python benchmarks/workers.py --out benchmarks/results/workers.json
+
+The same jobs are played in turn by one worker on Ray, two workers on Ray and one worker of `--workers 1`, all of which
+stay open. A ratio or a difference is the median of those within a round. Figures of a busy machine say little: the load
+is recorded. Exits with 1 when a condition fails.
+"""
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import tyro
+from rich.console import Console
+from safetensors.torch import save
+
+from agent_envs import registry
+from agents.engine import SamplingSettings
+from agents.model.actor_critic import ActorCritic
+from agents.tree.episode import Job
+from benchmarks.timing import Spread, finish, one_thread, print_table, ratio
+from runners.evaluation.tasks import pick_tasks
+from runners.loading.base_model import load_base
+from runners.run_folder.runs import base_of
+from runners.settings.ray_settings import RaySettings
+from runners.settings.run_settings import read_settings
+from runners.workers.base import PlaySpec
+from runners.workers.process import ProcessWorkers
+from runners.workers.ray_cluster import RayCluster
+from runners.workers.serve import WorkerSetup
+
+TWO_AT_LEAST = 1.8
+"""How many times the episodes of one worker two must play in a second, on two idle processors."""
+SYNC_AT_MOST, EPISODE_AT_MOST = 50.0, 2.0
+"""Milliseconds that a new policy may take until it plays, and that an episode may cost more than in a process."""
+ONE, TWO, PROCESS = "ray:1", "ray:2", "process:1"
+
+
+@dataclass(frozen=True)
+class WorkersCost:
+    """Measure what rollout workers on Ray cost."""
+
+    env: str = "wiki"
+    """Environment to play, with its tiny model."""
+    episodes: int = 256
+    """Episodes of a measurement."""
+    portion: int = 32
+    """Episodes that a worker plays side by side."""
+    rounds: int = 5
+    """How often everything is measured."""
+    out: Path = Path("benchmarks/results/workers.json")
+    """File for the result."""
+
+
+class Measured:
+    """One set of workers, and how long they took."""
+
+    def __init__(self, workers: ProcessWorkers, adapter: bytes) -> None:
+        self.workers, self.adapter, self.version = workers, adapter, -1
+        self.seconds: list[float] = []
+        workers.start()
+        self.load()
+
+    def load(self) -> None:
+        self.version += 1
+        self.workers.load(self.version, self.adapter, hashlib.sha256(self.adapter).hexdigest())
+
+    def play(self, jobs: list[Job], portion: int) -> float:
+        started = time.perf_counter()
+        specs = [PlaySpec(tuple(jobs[i : i + portion]), SamplingSettings()) for i in range(0, len(jobs), portion)]
+        played = [future.result() for future in [self.workers.submit(spec, self.version) for spec in specs]]
+        assert sum(len(part.episodes) for part in played) == len(jobs)
+        return time.perf_counter() - started
+
+    def sync_ms(self, jobs: list[Job]) -> float:
+        """Milliseconds by which one episode takes longer with a policy that was not loaded yet."""
+        self.load()
+        new = self.play(jobs, 1)
+        return 1000 * (new - self.play(jobs, 1))
+
+
+def measure(settings: WorkersCost, console: Console) -> dict[str, Spread]:
+    run = read_settings(["--env", settings.env, "--slots", str(settings.portion)])
+    base = base_of(run, console, "cpu")
+    setup = WorkerSetup(base, run.lora, run.play())
+    adapter = save(dict(ActorCritic(load_base(base).model, run.lora, critic=None).policy_state()))
+    tasks = pick_tasks(registry.make(settings.env, run.env), "train", settings.episodes, console)
+    jobs = [Job(tasks[i % len(tasks)], i // len(tasks)) for i in range(settings.episodes)]
+    cluster = RayCluster(RaySettings(), 3)
+    opened: list[Callable[[], None]] = [cluster.close]
+    try:
+        cluster.open()
+        programs: dict[str, Measured] = {}
+        for name, count, spawn in ((ONE, 1, cluster.spawn), (TWO, 2, cluster.spawn), (PROCESS, 1, None)):
+            workers = ProcessWorkers(setup, count, spawn)
+            opened.append(workers.close)
+            programs[name] = Measured(workers, adapter)
+            programs[name].play(jobs, settings.portion)  # untimed
+        sync = []
+        for _ in range(settings.rounds):
+            for program in programs.values():
+                program.seconds.append(program.play(jobs, settings.portion))
+            sync.append(programs[ONE].sync_ms(jobs[:1]))
+    finally:
+        for close in reversed(opened):
+            close()
+    one, two, process = (programs[name].seconds for name in (ONE, TWO, PROCESS))
+    beyond = [1000 * (a - b) / len(jobs) for a, b in zip(one, process, strict=True)]
+    return {
+        "episodes a second, two workers over one": ratio(one, two),
+        "new policy until it plays, ms": Spread.of(sync),
+        "an episode on Ray beyond one in a process, ms": Spread.of(beyond),
+        "episodes a second, one worker": Spread.of([len(jobs) / seconds for seconds in one]),
+    }
+
+
+def conditions(found: Mapping[str, Spread]) -> list[tuple[str, bool]]:
+    two, sync, episode, _ = (spread.median for spread in found.values())
+    return [
+        (f"two workers play at least {TWO_AT_LEAST} times as many episodes a second ({two:.2f})", two >= TWO_AT_LEAST),
+        (f"a new policy plays within {SYNC_AT_MOST:g} ms ({sync:.1f})", sync <= SYNC_AT_MOST),
+        (f"an episode costs at most {EPISODE_AT_MOST:g} ms more ({episode:.2f})", episode <= EPISODE_AT_MOST),
+    ]
+
+
+def main() -> int:
+    settings, console = tyro.cli(WorkersCost, description=__doc__), Console()
+    one_thread()
+    before = os.getloadavg()[0]
+    found = measure(settings, console)
+    title = f"{settings.env}, {settings.episodes} episodes in portions of {settings.portion}; load before: {before:.1f}"
+    print_table(title, ("", "median [range]"), ((name, str(spread)) for name, spread in found.items()), console)
+    result = {
+        "env": settings.env, "episodes": settings.episodes, "portion": settings.portion, "load_before": before,
+        "processors": len(os.sched_getaffinity(0)), "figures": {name: asdict(spread) for name, spread in found.items()},
+    }  # fmt: skip
+    return finish(result, conditions(found), settings.out, console)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
