@@ -54,7 +54,7 @@ def load(settings: Settings, env: IdentityEnv, console: Console) -> tuple[ActorC
     The model has read demonstrations with mistakes, so there is something to learn. Any Hugging Face causal language
     model with a chat template can stand here.
     """
-    folder = str(ensure_tiny(env, settings.pretrain, console))
+    folder = str(ensure_tiny([env], settings.pretrain, console))
     chat = Chat(AutoTokenizer.from_pretrained(folder))
     model = ActorCritic(AutoModelForCausalLM.from_pretrained(folder), LoraSettings(), critic=None, seed=settings.seed)
     slots = settings.tasks * settings.algorithm.group
