@@ -3,6 +3,7 @@
 #   make train            set up if needed, then train on the wiki (make train ARGS="--algo grpo --seed 1")
 #   make test             set up if needed, then run the tests (make test ARGS="-k wiki")
 #   make test-runs        those that play and train whole runs: stopping, resuming, workers, judges, comparisons
+#   make test-walls       attacks on the sandboxes of this machine, and what a killed one leaves
 #   make check            style, types and import directions
 #   make format           let ruff write the style
 
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install train test test-runs check format clean
+.PHONY: install train test test-runs test-walls check format clean
 .DELETE_ON_ERROR:
 
 install: $(INSTALLED)
@@ -22,7 +23,8 @@ $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or later is needed: make PYTHON=python3.11 install")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install torch==2.13.0
-	$(BIN)/python -m pip install -e '.[dev,geo,math,reasoning-gym,docker]'
+	$(BIN)/python -m pip install -e '.[dev,geo,math,reasoning-gym,docker,wikipedia,zim]'
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .templates trl==1.16.0  # its chat templates, for tests
 	@touch $@
 
 train: $(INSTALLED)
@@ -34,10 +36,14 @@ test: $(INSTALLED)
 test-runs: $(INSTALLED)
 	$(PYTEST) -m runs $(ARGS)
 
+test-walls: $(INSTALLED)
+	$(PYTEST) -m 'walls and not docker' $(ARGS)
+
 check: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/lint-imports
 
 format: $(INSTALLED)

@@ -9,6 +9,13 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+LONG = ("test_documented_commands.py", "test_wrong_inputs.py", "test_wheel.py", "test_cli.py", "test_programs.py")
+"""Files of few tests that take long: they begin first, so that no worker waits for them in the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
+
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -2,6 +2,8 @@
 
 import io
 import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -32,6 +34,8 @@ from runners.training.run import Training
 REACT = ReActSettings(max_action_tokens=6, max_tokens=200)
 ENV = IdentityEnv()
 
+Begin = Callable[..., tuple[Training, str]]
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -44,17 +48,34 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def training(folder: Path, out: Path, algo: str = "selfac", seed: int = 1) -> tuple[Training, str]:
-    """A run that has not begun, with adapters and a value head that are not zero any more, and what it printed."""
-    argv = ["--env", "identity", "--algo", algo, "--model", str(folder), "--episodes", "8", "--minibatches", "1"]
-    settings = read_settings([*argv, "--react.max-action-tokens", "6"])
-    said = io.StringIO()
-    run = Training(settings, Path(mkdtemp(dir=out)), Console(file=said, width=200))
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        for parameter in [*run.model.policy_parameters(), *run.model.value_parameters()]:
-            nn.init.normal_(parameter, std=0.2)
-    return run, said.getvalue()
+@pytest.fixture
+def training(folder: Path, tmp_path: Path) -> Iterator[Begin]:
+    """Begins runs, with adapters and a value head that are not zero any more, and gives what each printed, too."""
+    with ExitStack() as opened:
+
+        def begin(algo: str = "selfac", seed: int = 1) -> tuple[Training, str]:
+            argv = [
+                "--env",
+                "identity",
+                "--algo",
+                algo,
+                "--model",
+                str(folder),
+                "--episodes",
+                "8",
+                "--minibatches",
+                "1",
+            ]
+            settings = read_settings([*argv, "--react.max-action-tokens", "6"])
+            said = io.StringIO()
+            run = opened.enter_context(Training(settings, Path(mkdtemp(dir=tmp_path)), Console(file=said, width=200)))
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                for parameter in [*run.model.policy_parameters(), *run.model.value_parameters()]:
+                    nn.init.normal_(parameter, std=0.2)
+            return run, said.getvalue()
+
+        yield begin
 
 
 def play(model: ActorCritic, chat: Chat, n: int = 6, *, greedy: bool = False) -> tuple[list[Episode], HFEngine]:
@@ -76,9 +97,12 @@ def contains(tokens: tuple[int, ...], part: tuple[int, ...]) -> bool:
     return any(tokens[i : i + len(part)] == part for i in range(len(tokens)))
 
 
-def test_a_run_prints_what_it_adds(folder: Path, tmp_path: Path) -> None:
-    run, said = training(folder, tmp_path)
-    found = re.search(r"trained: ([\d,]+) LoRA \+ ([\d,]+) value head = ([\d.]+) % of ([\d,]+) parameters", said)
+def test_a_run_prints_what_it_adds(training: Begin) -> None:
+    run, said = training()
+    trained = (
+        r"trained: ([\d,]+) LoRA(?: \(auto: [\w, ]+\))? \+ ([\d,]+) value head = ([\d.]+) % of ([\d,]+) parameters"
+    )
+    found = re.search(trained, said)
     assert found, said
     lora, head, size = (int(found[i].replace(",", "")) for i in (1, 2, 4))
     state = run.model.adapter_state()
@@ -87,26 +111,27 @@ def test_a_run_prints_what_it_adds(folder: Path, tmp_path: Path) -> None:
     names = [name for name, p in run.model.causal_model.named_parameters() if "lora_" not in name]
     assert size == sum(run.model.causal_model.get_parameter(name).numel() for name in names)
     assert float(found[3]) == pytest.approx(100 * (lora + head) / size, abs=0.05)
-    _, other = training(folder, tmp_path, "grpo")
-    assert f"{lora:,} LoRA + 0 value head" in other  # the only thing the critic adds is its head
+    _, other = training("grpo")
+    assert re.search(rf"{lora:,} LoRA(?: \(.*\))? \+ 0 value head", other)  # the only thing the critic adds is its head
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("greedy", [True, False])
-def test_without_its_value_head_the_agent_plays_the_same_bits(folder: Path, tmp_path: Path, greedy: bool) -> None:
-    run, _ = training(folder, tmp_path)
+def test_without_its_value_head_the_agent_plays_the_same_bits(training: Begin, tmp_path: Path, greedy: bool) -> None:
+    run, _ = training()
     with_head = record(play(run.model, run.chat, greedy=greedy)[0])
     run.model.save(tmp_path / "checkpoint")
     run.model.remove_value_head()
     assert record(play(run.model, run.chat, greedy=greedy)[0]) == with_head
     (tmp_path / "checkpoint" / "value_head.safetensors").unlink()  # and so does an agent that never had one
-    agent, _ = training(folder, tmp_path, "grpo", seed=2)
+    agent, _ = training("grpo", seed=2)
     assert record(play(agent.model, agent.chat, greedy=greedy)[0]) != with_head
     agent.model.load(tmp_path / "checkpoint")
     assert record(play(agent.model, agent.chat, greedy=greedy)[0]) == with_head
 
 
-def test_playing_encodes_no_critic_token(folder: Path, tmp_path: Path) -> None:
-    run, _ = training(folder, tmp_path)
+def test_playing_encodes_no_critic_token(training: Begin) -> None:
+    run, _ = training()
     episodes, engine = play(run.model, run.chat)
     # Everything but the last token, which nothing follows, is read once: nothing else went through the model.
     assert engine.encoded_tokens + engine.reused_tokens == sum(len(path(e)) - 1 for e in episodes)
@@ -119,8 +144,8 @@ def test_playing_encodes_no_critic_token(folder: Path, tmp_path: Path) -> None:
     assert contains(tokens, run.learner.critic_prompt)
 
 
-def test_all_values_and_ratios_of_an_episode_come_from_one_forward(folder: Path, tmp_path: Path) -> None:
-    run, _ = training(folder, tmp_path)
+def test_all_values_and_ratios_of_an_episode_come_from_one_forward(training: Begin) -> None:
+    run, _ = training()
     episodes, _ = play(run.model, run.chat)
     for episode in episodes:
         n = len(episode.turns)
@@ -135,8 +160,8 @@ def test_all_values_and_ratios_of_an_episode_come_from_one_forward(folder: Path,
         assert torch.allclose(ratio_A, torch.ones(n), atol=1e-3)  # the policy that played is the one that learns
 
 
-def test_an_update_is_one_forward_and_backward_per_minibatch(folder: Path, tmp_path: Path) -> None:
-    run, _ = training(folder, tmp_path)
+def test_an_update_is_one_forward_and_backward_per_minibatch(training: Begin) -> None:
+    run, _ = training()
     episodes, _ = play(run.model, run.chat)
     before = run.model.counters.passes
     row = run.learner.learn(1, grow(episodes)).row
@@ -148,11 +173,12 @@ def test_an_update_is_one_forward_and_backward_per_minibatch(folder: Path, tmp_p
     assert "kl" not in row
 
 
-def test_the_critic_teaches_the_shared_body(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.runs
+def test_the_critic_teaches_the_shared_body(training: Begin) -> None:
     """Actor and critic are one model: the critic's loss alone moves LoRA, and detaching it is what stops that."""
 
     def gradient(detach: bool) -> float:
-        run, _ = training(folder, tmp_path)
+        run, _ = training()
         episodes, _ = play(run.model, run.chat)
         batch: Batch = pack([t.root for t in grow(episodes)], run.learner.critic_prompt)
         model = run.model

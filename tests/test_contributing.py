@@ -1,11 +1,13 @@
-"""The recipes of CONTRIBUTING.md work as they are written."""
+"""The recipes of CONTRIBUTING.md and docs/add-an-env.md work as they are written."""
 
+import importlib
 import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -21,7 +23,7 @@ from agents.tree import Batch, Forward, Kind, Node
 from agents.tree.packing import pack
 from algorithms import REGISTRY, Algorithm, Loss
 from algorithms.base import floats
-from runners.run_folder.folder import open_run_folder
+from runners.run_folder.folder import fresh_folder
 from runners.settings.run_settings import read_settings
 from runners.training.run import Training
 
@@ -61,6 +63,7 @@ def test_the_algorithm_is_what_it_says() -> None:
     assert float(loss) == pytest.approx(-(3 * 0.25 * -1.0 + -0.75 * -2.0) / 4)
 
 
+@pytest.mark.runs
 def test_one_line_each_and_the_program_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_text_env(EchoEnv, tasks=1)
     monkeypatch.setitem(registry.ENVS, "echo", f"{__name__}:EchoEnv")
@@ -72,15 +75,24 @@ def test_one_line_each_and_the_program_trains(tmp_path: Path, monkeypatch: pytes
     argv = ["--env", "echo", "--algo", "reinforce", "--model", str(tmp_path / "model"), "--updates", "2"]
     argv += ["--episodes", "8", "--minibatches", "2", "--test-tasks", "0", "--eval-every", "0"]
     settings = read_settings([*argv, "--react.max-action-tokens", "4"])
-    out = open_run_folder(tmp_path / "run")
-    with Training(settings, out, Console(file=io.StringIO())) as run:
+    with fresh_folder(tmp_path / "run") as out, Training(settings, out, Console(file=io.StringIO())) as run:
         run.run()
     assert (out / "summary.json").is_file()
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_the_example_environment_has_the_parts_that_are_named() -> None:
-    (code,) = (c for c in re.findall(r"```python\n(.*?)```", RECIPES, re.DOTALL) if "TextEnv" in c)
-    named = re.findall(r"def (\w+)", code)
-    assert len(named) == 6
-    assert all(name in vars(IdentityEnv) for name in named)
+def test_the_environment_keeps_the_contract_and_its_flaw_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "add-an-env.md").read_text("utf-8")
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class LiftEnv" in c)
+    assert len(code.splitlines()) <= 52 and sum(bool(line.strip()) for line in code.splitlines()) <= 40
+    (tmp_path / "contributed_lift.py").write_text(code, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    lift = importlib.import_module("contributed_lift").LiftEnv
+    check_text_env(lift)
+    env, rng = lift(), np.random.default_rng(0)
+    env.reset(seed=0, options={"task": env.tasks("train")[1]})
+    over = False
+    while not over:
+        _, _, terminated, truncated, info = env.step(env.expert(flaw=1.0, rng=rng))
+        over = terminated or truncated
+    assert info["success"] is False, "there is something to learn"

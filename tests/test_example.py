@@ -19,6 +19,7 @@ def own_tiny_model(tmp_path_factory: pytest.TempPathFactory) -> object:
         yield
 
 
+@pytest.mark.runs
 def test_it_learns_and_says_so() -> None:
     out = io.StringIO()
     before, after = train(SHORT, Console(file=out))

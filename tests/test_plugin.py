@@ -50,6 +50,7 @@ def train(path: str, folder: Path, *argv: str) -> subprocess.CompletedProcess[st
     return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.runs
 def test_it_trains(installed: Path, tmp_path: Path) -> None:
     done = train(str(installed), tmp_path, "--imitation.group", "8")
     assert done.returncode == 0, done.stderr

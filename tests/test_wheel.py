@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.runs
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("agent_envs", "agents", "algorithms", "runners", "pyproject.toml", "README.md", "LICENSE")
 SMALL = ["--updates", "2", "--episodes", "16", "--minibatches", "2", "--test-tasks", "0", "--eval-every", "0"]
@@ -122,16 +123,19 @@ def test_parts_of_other_packages_work(beside: Path, tmp_path: Path) -> None:
     ("argv", "says"),
     [
         (
-            ("--algo", "arpo", "--episodes", "32"),
+            ("--env", "identity", "--algo", "arpo", "--episodes", "32"),
             "needs an engine that is capable of forks, and this one is not: recompute: no cache",
         ),
-        (("--agent", "tot"), "--agent tot needs an engine that is capable of forks, and this one is not"),
+        (
+            ("--env", "identity", "--agent", "tot"),
+            "--agent tot needs an engine that is capable of forks, and this one is not",
+        ),
         (("--env", "math"), "needs an engine that is capable of thought_cuts, and this one is not"),
     ],
 )
 def test_what_the_engine_cannot_do_is_one_line(beside: Path, tmp_path: Path, argv: tuple[str, ...], says: str) -> None:
     small = [*SMALL, "--pretrain.demonstrations", "20", "--pretrain.steps", "2"]
-    done = turnwise(beside, tmp_path, "train", "--env", "identity", "--engine", "recompute", *small, *argv)
+    done = turnwise(beside, tmp_path, "train", "--engine", "recompute", *small, *argv)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr, done.stderr[-2000:]
 
 

@@ -90,6 +90,11 @@ class EchoEnv(IdentityEnv):
         return self.said
 
 
+def open_numbers() -> list[int]:
+    """The open files of this process above stderr; the connection keeps the number that it had in the parent."""
+    return sorted(number for number in map(int, os.listdir("/dev/fd")) if number > 2)
+
+
 def do(how: str, when: Path) -> Any:
     """One way to break."""
     match how.split(":"):
@@ -129,7 +134,7 @@ def do(how: str, when: Path) -> Any:
             while True:
                 print("x" * 100_000, flush=True)
         case ["send", data]:  # what it wants to whoever listens, in place of the host
-            for number in range(3, 64):
+            for number in open_numbers():
                 try:
                     if stat.S_ISSOCK(os.fstat(number).st_mode):
                         os.write(number, bytes.fromhex(data))
@@ -139,7 +144,7 @@ def do(how: str, when: Path) -> Any:
             do(f"send:{data}", when)
             time.sleep(1000)
         case ["deaf"]:
-            os.closerange(3, 64)
+            os.closerange(3, open_numbers()[-1] + 1)
             time.sleep(1000)
         case ["twin"]:  # two processes that answer
             os.fork()

@@ -10,8 +10,8 @@ import pytest
 from broken_env import BrokenEnv
 
 from agent_envs.isolation.faults import EnvFault, HostLost, Stage
+from agent_envs.isolation.host_process import HostSettings
 from agent_envs.isolation.hosts import EnvHosts, RemoteEnv
-from agent_envs.isolation.settings import HostSettings
 
 ONE = HostSettings(processes=1, memory_mb=256)
 

@@ -16,6 +16,7 @@ from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv
 from agent_envs.corridor.env import CorridorEnv
 from agent_envs.identity.env import IdentityEnv
 from agent_envs.math.env import MathEnv
+from agent_envs.research.config import ResearchConfig
 from agent_envs.wiki.config import OutcomeScore, WikiConfig
 from agent_envs.wiki.python import WikiPythonConfig
 
@@ -27,6 +28,7 @@ def test_registered_environments_keep_the_contract(name: str, small: WikiConfig)
     quick = {
         "wiki": small,
         "wiki_python": WikiPythonConfig(**asdict(small)),
+        "research": ResearchConfig(train_worlds=6, valid_worlds=3, test_worlds=4, questions=12),
         "code": CodeConfig(turns=8, max_turns=10),
     }
     config = quick.get(name)

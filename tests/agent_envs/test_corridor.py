@@ -8,7 +8,7 @@ from agent_envs.contract.check import check_text_env
 from agent_envs.corridor.config import CorridorConfig
 from agent_envs.corridor.env import CorridorEnv
 from agent_envs.corridor.reward import chances
-from agent_envs.corridor.tasks import mistaken_handle, right_handle
+from agent_envs.corridor.tasks import handles_of
 
 SHORT = CorridorConfig(doors=3, pulls=5, max_turns=7, signs=12)
 
@@ -16,6 +16,14 @@ SHORT = CorridorConfig(doors=3, pulls=5, max_turns=7, signs=12)
 @pytest.mark.parametrize("config", [CorridorConfig(), SHORT])
 def test_contract(config: CorridorConfig) -> None:
     check_text_env(lambda: CorridorEnv(config))
+
+
+def right_handle(config: CorridorConfig, sign: str) -> str:
+    return handles_of(config)[sign][0]
+
+
+def mistaken_handle(config: CorridorConfig, sign: str) -> str:
+    return handles_of(config)[sign][1]
 
 
 def with_signs(env: CorridorEnv, blanks: tuple[bool, ...]) -> tuple[str, ...]:

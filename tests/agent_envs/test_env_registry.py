@@ -1,5 +1,7 @@
 """Names, Gymnasium ids, vector environments, import cost."""
 
+import copy
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -7,10 +9,12 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 import agent_envs
 from agent_envs import SettingsError, registry
 from agent_envs.registry import gym_id
+from agent_envs.spaces import MOST_SHARED, AnyText
 from agent_envs.wiki.config import WikiConfig
 
 
@@ -49,7 +53,13 @@ def test_gymnasium_make_takes_settings() -> None:
     env.close()
 
 
-@pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
+SLOW = ("reasoning_gym", "research", "wiki_python")
+"""Environments that take seconds to start in each process."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.runs] * (name in SLOW)) for name in sorted(agent_envs.ENVS)]
+)
 def test_vector_environments(name: str, small: WikiConfig) -> None:
     if name == "reasoning_gym":
         pytest.importorskip(name)
@@ -58,15 +68,50 @@ def test_vector_environments(name: str, small: WikiConfig) -> None:
     apart = gymnasium.make_vec(
         gym_id(name), num_envs=3, vectorization_mode="async", vector_kwargs={"shared_memory": False}, **settings
     )
+    usual = gymnasium.make_vec(gym_id(name), num_envs=3, vectorization_mode="async", **settings)
     try:
-        assert together.reset(seed=5)[0] == apart.reset(seed=5)[0]
+        assert together.reset(seed=5)[0] == apart.reset(seed=5)[0] == usual.reset(seed=5)[0]
         for turn in ("SAY(red)", "NAVIGATE(x)", "no action", "动作：提交（红）", "SUBMIT(x)", "SAY(blue)"):
-            one, other = together.step([turn] * 3), apart.step([turn] * 3)
-            assert one[0] == other[0]
-            assert all(np.array_equal(a, b) for a, b in zip(one[1:4], other[1:4], strict=True))
+            one, *others = (vector.step([turn] * 3) for vector in (together, apart, usual))
+            for other in others:
+                assert one[0] == other[0] and isinstance(other[0], tuple)
+                assert all(np.array_equal(a, b) for a, b in zip(one[1:4], other[1:4], strict=True))
     finally:
-        together.close()
-        apart.close()
+        for vector in (together, apart, usual):
+            vector.close()
+
+
+def test_make_vec_takes_its_defaults_and_lists() -> None:
+    vector = gymnasium.make_vec("agent_envs/Wiki-v0", num_envs=2, languages=["zh"], train_worlds=2)
+    prompts, info = vector.reset(seed=[1, 2])
+    assert len(prompts) == 2 and list(info["language"]) == ["zh", "zh"]
+    vector.close()
+    with pytest.raises(SettingsError, match=r"languages must be distinct"):
+        gymnasium.make("agent_envs/Wiki-v0", languages=["fr"])
+
+
+def test_texts_in_shared_memory() -> None:
+    space, texts = AnyText(), ("", "a", "\ud83d é 搜索 \x00", "x" * (MOST_SHARED - 4))
+    memory = create_shared_memory(space, n=len(texts), ctx=multiprocessing)
+    for i, text in enumerate(texts):
+        write_to_shared_memory(space, i, text, memory)
+    view = read_from_shared_memory(space, memory, n=len(texts))
+    assert copy.deepcopy(view) == texts and view[-1] == texts[-1] and view[1:3] == texts[1:3]
+    with pytest.raises(ValueError, match="shared_memory"):
+        write_to_shared_memory(space, 0, "x" * MOST_SHARED, memory)
+    with pytest.raises(IndexError):
+        view[4]
+
+
+def test_ansi_shows_the_last_turn() -> None:
+    env = gymnasium.make("agent_envs/Identity-v0", render_mode="ansi")
+    prompt, _ = env.reset(seed=0)
+    assert env.render() == prompt
+    observation = env.step("SAY(x)")[0]
+    assert env.render() == f"> SAY(x)\n{observation}"
+    with pytest.raises(SettingsError, match="render_mode must be one of ansi"):
+        registry.from_settings("identity", render_mode="human")
+    assert registry.from_settings("identity").render() is None
 
 
 def test_outside_packages_add_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +124,10 @@ def test_outside_packages_add_environments(tmp_path: Path, monkeypatch: pytest.M
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert agent_envs.make("echo").name == "echo" and "echo" in agent_envs.names()
+    assert gym_id("echo") not in gymnasium.registry
+    registry.register()  # as an import of this package does where the other one is installed
+    assert gymnasium.make("agent_envs/Echo-v0").unwrapped.name == "echo"  # type: ignore[attr-defined]
+    del gymnasium.registry[gym_id("echo")]
     taken = (
         r"^environment 'wiki' \(echoes:Echo of the package echoes\) has the name of a built-in environment: rename it$"
     )

@@ -14,8 +14,8 @@ from host_cases import ONE
 
 from agent_envs import SettingsError, TextEnv
 from agent_envs.identity.env import IdentityEnv
+from agent_envs.isolation.host_process import HostSettings
 from agent_envs.isolation.hosts import EnvHosts, RemoteEnv
-from agent_envs.isolation.settings import HostSettings
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.env import WikiEnv
 

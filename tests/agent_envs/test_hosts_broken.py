@@ -12,8 +12,10 @@ from host_cases import Group, ended, wait_for
 
 from agent_envs import SettingsError
 from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost
+from agent_envs.isolation.host_process import HostSettings
 from agent_envs.isolation.hosts import EnvHosts
-from agent_envs.isolation.settings import HostSettings
+
+pytestmark = pytest.mark.walls
 
 DIES = {FaultKind.HUNG, FaultKind.EXITED, FaultKind.MEMORY}
 CASES = [

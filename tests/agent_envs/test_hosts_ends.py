@@ -11,7 +11,7 @@ import pytest
 from host_cases import Group, ended, open_files, running, wait_for
 
 from agent_envs.isolation.faults import HostLost
-from agent_envs.isolation.settings import HostSettings
+from agent_envs.isolation.host_process import HostSettings
 
 
 def test_closing_ends_calls_that_wait(tmp_path: Path) -> None:

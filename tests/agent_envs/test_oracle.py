@@ -207,7 +207,10 @@ def worst_gap(states: list[WikiEnv], skill: float) -> float:
     return max(gaps)
 
 
-@pytest.mark.parametrize("settings", [{}, {"evidence": 0.5}, {"corpus": Corpus.GEO, "max_turns": 6}, {"max_turns": 5}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"evidence": 0.5}, {"corpus": Corpus.GEO, "max_turns": 6}, {"max_turns": 5, "languages": ("en", "zh")}],
+)
 def test_the_wikis_oracle_is_exact_from_every_state(settings: dict[str, Any], small: WikiConfig) -> None:
     config = replace(small, **settings, skill=0.6)
     if config.corpus is Corpus.GEO:

@@ -47,7 +47,7 @@ def test_threads_get_their_own_answers(outside: Outside) -> None:
         ("quit", None, "exited: exit status 7"),
         ("die", None, "raised: refused: os.kill"),
         ("flood", 5000, "flooded: an answer of 5015 bytes, where 4096 are allowed"),
-        ("nan", None, "raised: ValueError: Out of range float values are not JSON compliant"),
+        ("nan", None, "garbage: it answered what JSON cannot say: ValueError: Out of range float values are not"),
     ],
 )
 def test_what_has_no_value_has_a_reason_and_the_next_call_is_served(

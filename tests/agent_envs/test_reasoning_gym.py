@@ -61,7 +61,7 @@ def test_only_full_marks_are_a_success() -> None:
 
 def test_the_scorer_itself_pays_small_change_for_a_wrong_answer() -> None:
     task = began().task.data
-    scorer = Outside("agent_envs.reasoning_gym.scorer:score", Limits(cpu_seconds=5))
+    scorer = Outside("agent_envs.reasoning_gym.entries:score", Limits(cpu_seconds=5))
     try:
         small = scorer.call("countdown", 0, task.number, task.question, "7").value
         assert isinstance(small, float) and 0 < small < 1, "which is why a score above 0 is no success"

@@ -32,7 +32,7 @@ def test_every_line_that_is_not_empty_is_a_row(tmp_path: Path) -> None:
     ("line", "message"),
     [
         (b"{", "line 2 is no JSON$"),
-        (b"[1]", "line 2 is no JSON object"),
+        (b"[1]", "line 2 is not a JSON object"),
         (b"[" * 100_000, "line 2 is no JSON$"),
         (b'{"a": ' + b"9" * 5000 + b"}", "line 2 is no JSON$"),
         (b"\xff\xfe", "line 2 is no JSON$"),

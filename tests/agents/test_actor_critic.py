@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load, save
 from torch import Tensor
 from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, of_actions, trees, truth, wake
 
@@ -174,13 +175,12 @@ def test_save_and_load_keep_every_bit(tmp_path: Path, batch: Batch, lora: LoraSe
     assert torch.equal(ours.logp_T, theirs.logp_T) and torch.equal(ours.value_S, theirs.value_S)
 
 
-def test_bytes_keep_every_bit_and_their_hash_names_them(batch: Batch) -> None:
+def test_bytes_of_the_state_keep_every_bit(batch: Batch) -> None:
     model, again = actor_critic(), ActorCritic(base(), LoraSettings(rank=4), seed=9)
-    data, digest = model.adapter_bytes()
-    assert model.adapter_bytes() == (data, digest)
-    assert again.adapter_bytes()[1] != digest
-    again.load_bytes(data)
-    assert again.adapter_bytes() == (data, digest)
+    data = save(model.adapter_state())
+    assert save(again.adapter_state()) != data
+    again.load_state(load(data))
+    assert save(again.adapter_state()) == data
     assert torch.equal(model(batch).logp_T, again(batch).logp_T)
 
 
@@ -215,7 +215,7 @@ def test_an_agent_without_value_head_takes_the_adapter(tmp_path: Path, batch: Ba
     model.save(tmp_path)
     agent = ActorCritic(base(), LoraSettings(rank=4), critic=None)
     agent.load(tmp_path)
-    agent.load_bytes(model.adapter_bytes()[0])
+    agent.load_state(model.policy_state())
     assert torch.equal(agent(batch).logp_T, model(batch).logp_T)
 
 
@@ -238,8 +238,6 @@ def test_what_does_not_fit_is_refused_whole(tmp_path: Path) -> None:
     broken.write_bytes(broken.read_bytes()[:100])
     with pytest.raises(ModelError, match="cut short"):
         model.load(tmp_path)
-    with pytest.raises(ModelError, match="not an adapter"):
-        model.load_bytes(b"nonsense")
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.adapter_state().items())
 
 
@@ -251,9 +249,6 @@ def test_the_value_head_is_as_deep_and_wide_as_asked() -> None:
     for layers, expected in ((1, d * 8 + 8), (3, d * 8 + 8 + 2 * (8 * 8 + 8))):
         model = ActorCritic(base(), critic=CriticSettings(hidden=8, layers=layers))
         assert sum(p.numel() for p in model.value_parameters()) == expected + 8 + 1
-    for wrong, said in (({"layers": 0}, "0 hidden layers"), ({"hidden": 0}, "hidden width is 0")):
-        with pytest.raises(ModelError, match=said):
-            ActorCritic(base(), critic=CriticSettings(**wrong))
 
 
 def test_a_deep_head_learns_in_all_its_layers(batch: Batch) -> None:

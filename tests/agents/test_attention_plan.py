@@ -14,7 +14,7 @@ import agents.model.attention.blocks
 from agents.model.attention.blocks import AttentionPlan, Call, TreePlan
 from agents.model.attention.interface import tree_attention
 from agents.model.attention.kernels import anywhere
-from agents.model.attention.mask import additive, flex_mask_mod, tree_mask
+from agents.model.attention.mask import additive, tree_mask
 from agents.text.errors import ModelError
 from agents.tree import Batch, Kind, Node
 from agents.tree.packing import pack
@@ -54,9 +54,9 @@ def attend(
     laid = [x if plan.order_T is None else x.index_select(2, plan.order_T) for x in (q, k, v)]
     if device_free:
         rows = [x[0].transpose(0, 1) for x in laid]
-        ours = anywhere(*rows, plan.get(window, torch.float64), 0.7)[None]
+        ours = anywhere(*rows, plan.get(window, torch.float64), 0.7)[None]  # type: ignore[call-arg]
     else:
-        ours, _ = tree_attention(Layer(), *laid, None, scaling=0.7, sliding_window=window, tree_plan=plan)
+        ours, _ = tree_attention(Layer(), *laid, None, scaling=0.7, sliding_window=window, tree_plan=plan)  # type: ignore[call-arg]
     ours = ours if plan.place_T is None else ours.index_select(1, plan.place_T)
     mask = tree_mask(batch.end_T, pos_T=batch.pos_T, window=window)
     dense = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.7, enable_gqa=True).transpose(1, 2)
@@ -201,25 +201,14 @@ def test_mask_is_the_rule_of_ancestors() -> None:
         assert set(torch.nonzero(mask[q]).flatten().tolist()) == seen
 
 
-def test_flex_mask_equals_the_dense_mask() -> None:
-    batch = random_trees(4, 6)
-    row = torch.arange(len(batch))
-    for window in (None, 3):
-        mod = flex_mask_mod(batch.end_T, pos_T=batch.pos_T, window=window)
-        ours = mod(torch.tensor(0), torch.tensor(0), row[:, None], row[None, :])
-        assert torch.equal(ours, tree_mask(batch.end_T, pos_T=batch.pos_T, window=window))
-
-
 def test_additive_mask_is_what_eager_attention_needs() -> None:
     mask = torch.tensor([[True, False]])
     assert additive(mask, torch.float32).tolist() == [[0.0, float("-inf")]]
 
 
 def test_a_window_needs_depths() -> None:
-    end_T = torch.tensor([1])
-    for build in (tree_mask, flex_mask_mod):
-        with pytest.raises(ValueError, match="depth"):
-            build(end_T, window=3)
+    with pytest.raises(ValueError, match="depth"):
+        tree_mask(torch.tensor([1]), window=3)
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def test_parts_fit_and_own_everything_once(shape: str) -> None:
     longest = int(batch.pos_T.max()) + 1
     for budget in {longest, longest + 7, len(batch) - 1} - {len(batch)}:
         parts = cut(batch, max(budget, longest))
-        owned = torch.cat([part.row_P[part.own_P] for part in parts])
+        owned = torch.cat([part.mine(part.row_P) for part in parts])
         assert torch.equal(owned, torch.arange(len(batch)))
         read = torch.cat([part.row_P[part.batch.action_T >= 0] for part in parts])
         assert torch.equal(read, torch.nonzero(batch.action_T >= 0).flatten())

@@ -124,6 +124,35 @@ def test_gradient_through_checkpointed_chunks() -> None:
     assert relative(ours, gradients(whole, whole(batch).logp_T.sum() + whole(batch).value_S.sum())) <= TIGHT
 
 
+def kept(model: ActorCritic, batch: Batch) -> tuple[int, list[torch.Tensor]]:
+    """Bytes that the forward keeps for the backward pass, and the gradient."""
+    saved: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if not isinstance(tensor, torch.nn.Parameter):
+            saved[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        out = model(batch)
+    assert out.value_S is not None
+    return sum(saved.values()), gradients(model, out.logp_T.sum() + out.value_S.sum())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_checkpointed_layers_keep_less_and_give_the_same_gradient(family: str) -> None:
+    batch = pack(trees("several"), CRITIC_PROMPT)
+    size, plain = kept(actor_critic(family), batch)
+    model = actor_critic(family, checkpointing=True)
+    less, ours = kept(model, batch)
+    assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
+    assert less < size / 3
+    model.model.eval()  # what evaluation mode does to the layers: silently, nothing is checkpointed any more
+    assert kept(model, batch)[0] > 0.9 * size
+    model.train()
+    assert kept(model, batch)[0] == less
+
+
 def test_entropy_is_that_of_the_sampling_distribution_and_carries_no_gradient() -> None:
     model = actor_critic("llama", temperature=0.7)
     batch = pack(trees("forks"))

@@ -1,5 +1,7 @@
 """Every silent trap of reading trees with a Hugging Face model: shown to be one, and guarded."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -20,7 +22,7 @@ from agents.model.actor_critic import ActorCritic
 from agents.model.attention.blocks import TreePlan
 from agents.model.attention.interface import NAME, marker_mask
 from agents.model.attention.mask import additive, tree_mask
-from agents.model.settings import CriticSettings, LoraSettings
+from agents.model.settings import CriticSettings, LoraSettings, SeparateCriticSettings
 from agents.text.errors import ModelError
 from agents.tree.packing import pack
 
@@ -173,13 +175,26 @@ def test_dropout_in_the_config_does_not_reach_training() -> None:
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"lora": LoraSettings(dropout=0.1)}, "dropout"),
-        ({"lora": LoraSettings(rank=0)}, "rank"),
+        ({"lora": LoraSettings(targets=("q_prj",))}, "q_prj"),
         ({"temperature": 0.0}, "temperature"),
         ({"chunk": 0}, "chunk"),
-        ({"critic": CriticSettings(hidden=0)}, "hidden"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict, word: str) -> None:
-    with pytest.raises(ModelError, match=word):
+    with pytest.raises(ModelError, match=word) as error:
         ActorCritic(base(), **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "values"),
+    [
+        (LoraSettings, {"rank": (0, -1, 10**8), "alpha": (0.0, -1.0, float("nan"), float("inf")), "dropout": (0.1,)}),
+        (CriticSettings, {"hidden": (0, 10**9), "layers": (0, 1000)}),
+        (SeparateCriticSettings, {"rank": (0, 10**8), "alpha": (float("nan"),), "hidden": (0,), "layers": (0,)}),
+    ],
+)
+def test_sizes_out_of_range_are_refused(settings: Any, values: dict[str, tuple[float, ...]]) -> None:
+    for name, wrong in ((name, value) for name, several in values.items() for value in several):
+        with pytest.raises(ValueError, match=f"^{name} must be"):
+            settings(**{name: wrong})

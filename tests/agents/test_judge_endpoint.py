@@ -10,8 +10,10 @@ import pytest
 from judge_cases import episode
 from judge_server import Answer, Asked, Script, judge_server, judgments, praise
 
+from agents.endpoint import line
+from agents.endpoint.keys import is_loopback, key_for, key_name
 from agents.judge import JudgeError, JudgeKind, JudgeSettings, Verdicts
-from agents.judge.endpoint import EndpointJudge, key_for, wait_seconds
+from agents.judge.endpoint import EndpointJudge, wait_seconds
 
 KEY = "sk-4f\"not'hing\\else"
 TWO = episode(("look", "a box"), ("open", ""))
@@ -31,7 +33,7 @@ def judge_at(url: str, waits: list[float] | None = None, key: str = KEY, **setti
     """A judge that notes its waits instead of waiting."""
     told = JudgeSettings(kind=JudgeKind.ENDPOINT, model="judge-1", base_url=url, **settings)
     noted = [] if waits is None else waits
-    OPENED.append(EndpointJudge(told, {"OPENAI_API_KEY": key} if key else {}, noted.append))
+    OPENED.append(EndpointJudge(told, {"TURNWISE_KEY_127_0_0_1": key} if key else {}, noted.append))
     return OPENED[-1]
 
 
@@ -167,7 +169,7 @@ def test_content_inspection_is_tried_twice() -> None:
 
 
 def test_a_body_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.judge.endpoint._BODY_MAX", 1000)
+    monkeypatch.setattr(line, "BODY_MAX", 1000)
     assert ask(first(Answer("x" * 2000)))[0].labels == [(True, True)]
 
 
@@ -210,11 +212,21 @@ def test_an_interrupt_ends_it_at_once() -> None:
 
 
 def test_whose_key_is_sent_where() -> None:
-    both = {"DASHSCOPE_API_KEY": "ds", "OPENAI_API_KEY": " oa\n"}
-    assert key_for("dashscope.aliyuncs.com", both) == "ds" and key_for("api.openai.com", both) == "oa"
-    assert key_for("127.0.0.1", both) == "ds" and key_for("127.0.0.1", {"OPENAI_API_KEY": "oa"}) == "oa"
-    assert key_for("api.openai.com", {"DASHSCOPE_API_KEY": "ds"}) == ""
-    assert key_for("dashscope.aliyuncs.com", {"OPENAI_API_KEY": "oa"}) == "" == key_for("localhost", {})
+    every = {"DASHSCOPE_API_KEY": "ds", "OPENAI_API_KEY": " oa\n", "TURNWISE_KEY_API_EXAMPLE_COM": "ex"}
+    assert key_for("dashscope.aliyuncs.com", every) == "ds" and key_for("api.openai.com", every) == "oa"
+    assert key_for("api.example.com", every) == "ex"
+    for other in (
+        "127.0.0.1",
+        "localhost",
+        "example.com",
+        "api.example.com.evil.org",
+        "evil-openai.com",
+        "openai.com.x",
+    ):
+        assert key_for(other, every) == "", other
+    assert key_name("my-host.local") == "TURNWISE_KEY_MY_HOST_LOCAL"
+    assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "localhost", "::1", "[::1]")))
+    assert not any(map(is_loopback, ("10.0.0.1", "localhost.evil.org", "example.com", "0.0.0.0")))
     with pytest.raises(JudgeError, match="needs a key: export DASHSCOPE_API_KEY="):
         EndpointJudge(JudgeSettings(kind=JudgeKind.ENDPOINT, model="m"), {})
     with judge_server() as server:
@@ -223,6 +235,13 @@ def test_whose_key_is_sent_where() -> None:
     with pytest.raises(JudgeError, match="characters that no key has") as raised:
         judge_at("http://127.0.0.1:1/v1", key="one\ntwo")
     assert "one" not in str(raised.value)
+
+
+def test_a_key_never_goes_over_plain_http() -> None:
+    told = JudgeSettings(kind=JudgeKind.ENDPOINT, model="m", base_url="http://judge.example.com/v1")
+    with pytest.raises(JudgeError, match=r"over plain http.*unset TURNWISE_KEY_JUDGE_EXAMPLE_COM"):
+        EndpointJudge(told, {"TURNWISE_KEY_JUDGE_EXAMPLE_COM": "k"})
+    OPENED.append(EndpointJudge(told, {"OPENAI_API_KEY": "k"}))  # no key of its own, so that none is sent
 
 
 def tell_tale(asked: Asked, before: int) -> Answer:

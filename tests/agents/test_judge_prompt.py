@@ -126,3 +126,40 @@ def test_a_quoted_text_holds_no_mark(text: str) -> None:
 def test_the_question_about_an_episode() -> None:
     messages = messages_of(episode(("look", "a box"), ("open", "")), 1.0)
     assert messages == judge_messages("do it", [("look", "a box"), ("open", "")], 1.0)
+
+
+CONTROL_MARKS = (
+    *(
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|eot_id|>",
+        "<|start_header_id|>",
+        "<|begin_of_text|>",
+        "<|channel|>",
+        "<|user|>",
+    ),
+    *("<s>", "</s>", "<bos>", "<eos>", "<pad>", "<unk>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "[TOOL_CALLS]"),
+    *("<start_of_turn>", "<end_of_turn>", "<think>", "</think>", "<tool_call>", "</tool_response>", "<function=x>"),
+    *("<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "[gMASK]", "<sop>", "<reserved_106>", "<extra_id_0>"),
+    *(
+        "]~b]",
+        "[e~[",
+        "<unused0>",
+        "<0x0A>",
+        "<fim_prefix>",
+        "[SYSTEM_PROMPT]",
+        "[/SYSTEM_PROMPT]",
+        "[AVAILABLE_TOOLS]",
+    ),
+    *("<|START_OF_TURN_TOKEN|>", "<|system_start|>", "<turn|>", "<|turn>", "<|END|>", "<|ACTION|>", "[BOS]", "[SEP]"),
+)
+
+
+@pytest.mark.parametrize("mark", CONTROL_MARKS)
+def test_no_familys_control_marks_pass(mark: str) -> None:
+    """A server may read them out of plain text; the frame's own are among them."""
+    for text in (mark, f"a{mark}b", f"{mark}{mark}", f"x <{mark}>", f"[{mark}"):
+        assert mark not in quoted(text)
+    # The control: harmless brackets are left alone.
+    for plain in ("a < b <= c", "x[0] = [1, 2]", "[ok]", "f(x) -> y", "a~b"):
+        assert quoted(plain) == plain

@@ -6,7 +6,6 @@ ids stand where the template put them, and nowhere else. The text's own ids must
 
 import json
 import unicodedata
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
@@ -73,9 +72,7 @@ class Naive(Chat):
 
 @cache
 def chat_of(name: str, kind: type[Chat] = Chat) -> Chat:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the missing tool role has a test of its own
-        return kind(ALL[name]())
+    return kind(ALL[name]())
 
 
 def texts_of(chat: Chat) -> dict[str, str]:
@@ -99,13 +96,14 @@ class Frame:
         assert len(found) == (2 if place in ("system", "task") else 1)
         start, end = found[-1 if place == "task" else 0]
         self.before, self.after = state[:start], state[end:]
+        self.control = sum(t in chat.control_ids for n, ts in self.quiet.items() if "action" not in n for t in ts)
 
     def problem(self, text: str, episode: Episode) -> str | None:
         """What is wrong with an episode that took ``text`` in at this place, or None."""
         chat = self.chat
         batch, found = segments(chat, episode)
-        control = sum(int(t) in chat.control_ids for t, a in zip(batch.token_T, batch.action_T, strict=True) if a < 0)
-        if control != sum(t in chat.control_ids for n, ts in self.quiet.items() if "action" not in n for t in ts):
+        outside = batch.token_T[batch.action_T < 0].tolist()
+        if sum(t in chat.control_ids for t in outside) != self.control:
             return "there are more or fewer control tokens than with a harmless text"
         state = found[STATE[self.place]]
         end = len(state) - len(self.after)
@@ -125,6 +123,8 @@ class Frame:
         chat = self.chat
         if lossy(chat, text):
             return None
+        if {"system": "system", "task": "user"}.get(self.place, "tool") in chat.layout.trimmed:
+            text = text.strip()
         # Behind another token: some decoders take the first space of all away.
         read = chat.decode((chat.end_id, *ids)).removeprefix(chat.decode((chat.end_id,)))
         return None if read == seen_by(chat, text) else f"it reads {read!r}"
@@ -141,18 +141,27 @@ def occurrences(row: Sequence[int], marks: set[tuple[int, ...]]) -> list[tuple[i
     return sorted(found)
 
 
+@cache
+def plain(chat: Chat) -> Tokenizer:
+    """The chat's tokenizer without control tokens; made once, for it is asked about every text."""
+    return plain_tokenizer(chat.tokenizer)
+
+
+@cache
+def normalizer(chat: Chat) -> str:
+    return json.dumps(json.loads(chat.tokenizer.backend_tokenizer.to_str())["normalizer"])
+
+
 def seen_by(chat: Chat, text: str) -> str:
     """The text as far as the model can tell: it is what these two kinds of tokenizers make of it, by design."""
-    written = json.dumps(json.loads(chat.tokenizer.backend_tokenizer.to_str())["normalizer"])
-    text = unicodedata.normalize("NFKC", text) if "NFKC" in written else text
+    text = unicodedata.normalize("NFKC", text) if "NFKC" in normalizer(chat) else text
     return text.replace("▁", " ") if "▁" in chat.tokenizer.get_vocab() else text
 
 
 def lossy(chat: Chat, text: str) -> bool:
     """Whether the tokenizer has no ids for some of the text (a table of characters has not all of Unicode)."""
-    plain = plain_tokenizer(chat.tokenizer)
-    unknown = plain.token_to_id("[UNK]")
-    return unknown is not None and unknown in plain.encode(text, add_special_tokens=False).ids
+    unknown = plain(chat).token_to_id("[UNK]")
+    return unknown is not None and unknown in plain(chat).encode(text, add_special_tokens=False).ids
 
 
 def problems(chat: Chat, place: str, texts: Mapping[str, str]) -> dict[str, str]:

@@ -164,6 +164,7 @@ def path(episode: Episode) -> tuple[int, ...]:
     return episode.root.tokens + tuple(t for pair in episode.turns for node in pair for t in node.tokens)
 
 
+@pytest.mark.runs
 def test_one_slot_and_many_give_the_same_episodes() -> None:
     alone, together = sampled(1, group=4), sampled(12, group=4)
     assert [path(e) for e in alone] == [path(e) for e in together]
@@ -171,6 +172,7 @@ def test_one_slot_and_many_give_the_same_episodes() -> None:
     assert sum(len(e.turns) > 2 for e in alone) >= 3, "the control: there are turns"
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("measure", Measure)
 def test_episodes_of_thoughts_fork(measure: Measure) -> None:
     found = sampled(2 * GROUP, plan(measure=measure, tokens=2), GROUP)

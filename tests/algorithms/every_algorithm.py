@@ -34,6 +34,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"baseline": "none", "scale": "tokens", "discount": 0.9},
         {"baseline": "none", "scale": "none", "aggregation": "seq-mean-token-sum"},
         {"gate": "cispo", "scale": "tokens", "drop_equal": True},
+        {"gate": "geometric", "ratio": "sequence_mean", "clip_low": 0.4, "clip_high": 0.4, "overlong_max": 9}
+        | {"overlong_cache": 5},
+        {"baseline": "length", "scale": "none"},
+        {"baseline": "none", "scale": "tokens", "kl_in_reward": True, "kl_coef": 0.2, "group": 1},
     ],
     "naive_ac": [{}, {"formula": SelfAC(ratio="token", gae_lambda=0.5)}],
     "pacs": [
@@ -48,7 +52,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"literal": True, "td_grad": "residual", "terminal_target": "zero", "ratio": "token"},
         {"backup": "max", "baseline": "sibling_mean", "ratio": "turn_mean", "normalize": "whiten"},
         {"freeze_adv": True, "value_clip": 0.2, "terminal_target": "none", "discount": 0.8},
-        {"adaptive_lambda": True, "gae_lambda": 0.5, "std_floor": 0.1},
+        {"gae_lambda": 0.5, "std_floor": 0.1},
     ],
     "turn_ppo": [{}, {"ratio": "token", "normalize": "std", "value_clip": 0.2}, {"ratio": "turn_mean"}],
 }
@@ -73,6 +77,7 @@ def annotate(w: World, root: Node, blank: float = 0.0) -> Node:
     for node in root.walk():
         if node.kind is Kind.ACTION:
             node.label = None if w.rng.random() < blank else w.rng.random() < 0.5
+            node.invalid = len(node.tokens) == 1
             continue
         node.anchor = w.rng.choice("abc")
         node.success = None if node.children else w.rng.random() < 0.5

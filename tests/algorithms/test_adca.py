@@ -94,10 +94,17 @@ def test_switched_off_it_is_grpo_bit_for_bit(options: dict[str, Any]) -> None:
         assert not torch.equal(gradient(w, ADCA(**options), trees)[1], grpo[1])  # the control
 
 
-def test_a_batch_that_nobody_judged_is_grpo_bit_for_bit() -> None:
+def test_when_labels_stop_the_outcomes_keep_their_scale() -> None:
+    """Without labels, and with labels that say nothing (all GOOD), the same: GRPO's but for the deviation."""
     for skip in ("none", "skip_small_adv", "skip_all_neg"):
         w = world(1)
         trees = groups(w, blank=1.0)
-        ours, grpo = gradient(w, ADCA(skip_type=skip), trees), gradient(w, GRPO(), trees)
-        assert ours[0] == grpo[0] and torch.equal(ours[1], grpo[1])
-        assert credit_of(w, ADCA(), trees)[1].stats["unjudged"] == 1.0
+        silent = gradient(w, ADCA(skip_type=skip), trees)
+        assert credit_of(w, ADCA(skip_type=skip), trees)[1].stats["unjudged"] == 1.0
+        for root in trees:
+            for node in root.walk():
+                node.label = True
+        praised = gradient(w, ADCA(), trees)
+        assert silent[0] == pytest.approx(praised[0], abs=1e-15)
+        torch.testing.assert_close(silent[1], praised[1])
+        assert not torch.allclose(silent[1], gradient(w, GRPO(), trees)[1]), "the control"

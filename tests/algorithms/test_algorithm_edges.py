@@ -196,7 +196,7 @@ def test_what_the_rollout_is_told() -> None:
         assert algorithm_class(name) is kind
         assert (kind().branch(fork, world(0).rng) > 0) == (kind().sampling.initial is not None)
         assert not kind().needs.reference
-        assert not hasattr(kind, "kl_coef") or kind(kl_coef=0.1).needs.reference
+        assert not hasattr(kind, "kl_coef") or kind(kl_coef=0.1).needs.reference  # type: ignore[call-arg]
     assert (SelfAC().needs.critic, GRPO().needs.critic) == (True, False)
     assert not SelfAC().needs.judge and not GRPO().needs.judge
 

@@ -16,12 +16,10 @@ from algorithms.formulas.groups import (
 from algorithms.formulas.maths import (
     KL,
     AdvantageScale,
-    adapted_kl_coef,
     bounded,
     cispo,
     clipped,
     explained_variance,
-    geometric_surrogate,
     kl_divergence,
     mean_and_variance,
     reward_less_kl,
@@ -192,21 +190,8 @@ def test_cispo_is_reinforce_times_a_bounded_constant() -> None:
         assert loss.item() == pytest.approx(-2 * weight * -2.0) and logp.grad.item() == pytest.approx(-2 * weight)
 
 
-def test_geometric_surrogate() -> None:
-    """Clipped at 0.3 for a good row, at -0.2 for a bad one; a masked token and an empty row have no part."""
-    gap = t(0.5, -0.4, 9.0).expand(3, 3).clone().requires_grad_()
-    adv, mask = t(2.0, -1.0, 1.0)[:, None].expand(3, 3), torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 0]])
-    loss = geometric_surrogate(gap, adv, mask, 0.2, 0.3)
-    loss.sum().backward()
-    assert loss.tolist() == pytest.approx([-2 * math.exp((0.3 - 0.4) / 2), math.exp((0.5 - 0.2) / 2), 0.0])
-    slope = [-math.exp(-0.05), math.exp(0.15) / 2]
-    assert gap.grad.tolist() == [pytest.approx(x) for x in ([0, slope[0], 0], [slope[1], 0, 0], [0, 0, 0])]
-
-
 def test_kl_as_a_cost() -> None:
     assert reward_less_kl(t(1.0, 0.0), t(-1.0, -2.0), t(-1.5, -1.0), 0.1).tolist() == pytest.approx([0.95, 0.1])
-    assert adapted_kl_coef(0.2, 6.6, 6.0, 100, 1000) == pytest.approx(0.2 * 1.01)
-    assert [adapted_kl_coef(1.0, kl, 1.0, 1, 1) for kl in (9.0, 0.0, 1.0)] == pytest.approx([1.2, 0.8, 1.0])
 
 
 def test_whitened() -> None:

@@ -186,6 +186,30 @@ def test_literal_decisions() -> None:
     assert sure.branch(point(1.0, 0.49, left=2), rng) == 2
 
 
+def test_the_papers_normaliser_is_a_weight() -> None:
+    """P = alpha + beta (sum H_t - sum H_first) / V with H in nats, above tau [ARPO, equation 3], for V = 50."""
+    size, alpha, beta, tau = 50, 0.4, 3.0, 0.5
+    arpo = ARPO(
+        reduce="sum",
+        decision="threshold",
+        branch_probability=alpha,
+        threshold=tau,
+        entropy_weight=beta * math.log(size) / size,
+    )
+    rng, found = random.Random(1), set()
+    for _ in range(200):
+        now, first = ([rng.uniform(0, math.log(size)) for _ in range(4)] for _ in range(2))
+        forks = alpha + beta * (sum(now) - sum(first)) / size > tau
+        here = replace(
+            point(0.0, 0.0),
+            entropy=tuple(x / math.log(size) for x in now),
+            first_entropy=tuple(x / math.log(size) for x in first),
+        )
+        assert bool(arpo.branch(here, rng)) is forks
+        found.add(forks)
+    assert found == {True, False}
+
+
 def test_how_entropies_become_a_number() -> None:
     shares = [0.1, 0.2, 0.3, 0.4]
     assert ARPO(reduce="sum", lookahead=3).entropy(shares) == pytest.approx(0.6)

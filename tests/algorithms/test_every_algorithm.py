@@ -47,7 +47,12 @@ def test_the_mean_of_its_trees_would_not_be_the_batch(algorithm: Algorithm[Any])
 def compares(algorithm: Algorithm[Any]) -> bool:
     """False for the variants that take an episode's reward, its labels or its probability as they are."""
     match algorithm:
-        case GRPO(baseline="none", scale="none") | PACS(estimator="naive") | PACS(reward_method="mean_logp"):
+        case (
+            GRPO(baseline="none", scale="none")
+            | GRPO(kl_in_reward=True)
+            | PACS(estimator="naive")
+            | PACS(reward_method="mean_logp")
+        ):
             return False
         case ADCA(enable=True, do_batch_norm=False):
             return False
@@ -96,6 +101,8 @@ def shares_means(algorithm: Algorithm[Any]) -> bool:
     Self-AC's TD targets and traces run along the tree: an action that several episodes share is credited with the mean
     of what followed. Sharing the text of a whole path changes nothing for them either: a count is that many episodes.
     """
+    if isinstance(algorithm, SelfAC) and algorithm.literal:
+        return False  # the source has no tree
     return isinstance(algorithm, SelfAC | NaiveAC) or (isinstance(algorithm, ExactCritic) and algorithm.gae_lambda > 0)
 
 

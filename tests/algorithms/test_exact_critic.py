@@ -123,7 +123,7 @@ def test_without_an_oracle_it_refuses(blank: int) -> None:
 
 
 def test_it_asks_for_the_oracle_and_for_no_critic() -> None:
-    assert ExactCritic().needs == Needs(oracle=True)
+    assert ExactCritic().needs == Needs(oracle=True, moments=True)
     assert ExactCritic(group=3).sampling.group == 3
 
 

@@ -232,3 +232,35 @@ def test_wrong_settings_say_so_in_one_line(wrong: dict[str, Any], says: str) -> 
     with pytest.raises(ValueError, match=says.replace(".", r"\.")) as raised:
         GiGPO(**wrong)
     assert "\n" not in str(raised.value)
+
+
+def test_observations_that_are_nearly_the_same_are_one_state() -> None:
+    """Nine of ten tokens are equal in the second and third episode's second state, none in the first's."""
+    w = world(3)
+    base, root = w.text(10), Node(Kind.STATE, w.text(1), anchor="root")
+    for i, tokens in enumerate((w.text(10), base, base[:9] + w.text(1))):
+        state = root.add(w.action(0.0)).add(Node(Kind.STATE, tokens, anchor=f"page {i}"))
+        state.add(w.action(float(i))).add(Node(Kind.STATE, w.text(1), terminated=True))
+    batch = w.batch([root], critic=False)
+    second = [int(s) for s in batch.next_A.tolist() if batch.anchor_S[s].startswith("page")]
+    for similarity, alike in ((1.0, False), (0.95, False), (0.9, True)):
+        number_S = anchors(batch, similarity)
+        one, two, three = (int(number_S[s]) for s in second)
+        assert (two == three) is alike and one not in (two, three)
+        credit = GiGPO(similarity=similarity).credit(batch, w.forward(batch, *w.numbers()))
+        assert (credit.met > 0.5) is alike  # the root, where all three acted, is half of all rows
+
+
+def test_refused_actions_cost_something() -> None:
+    """The same as rewards that are less by it, for the episode and for the rest of it from each turn on."""
+    w = world(5, gap=0.3)
+    trees = groups(w)
+    rng = w.rng
+    for action in (a for root in trees for a in root.walk() if a.kind is Kind.ACTION):
+        action.invalid = rng.random() < 0.4
+    free, charged = update(w, GiGPO(), trees), update(w, GiGPO(invalid_cost=0.1), trees)
+    for action in (a for root in trees for a in root.walk() if a.kind is Kind.ACTION):
+        action.reward -= 0.1 * action.invalid
+    by_hand = update(w, GiGPO(), trees)
+    assert charged[0] == pytest.approx(by_hand[0], abs=1e-12) and charged[0] != pytest.approx(free[0], abs=1e-6)
+    torch.testing.assert_close(charged[1], by_hand[1], atol=1e-12, rtol=1e-9)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from algorithm_trees import World, counted, paths, unshared, world
+from algorithm_trees import World, actions, counted, paths, unshared, world
 from torch import Tensor
 
 from agents.tree import Kind, Node
-from algorithms.formulas.groups import Aggregation
+from algorithms.formulas.groups import Aggregation, overlong_penalty
 from algorithms.formulas.maths import KL
 from algorithms.grpo import GRPO, Gate, Ratio
 
@@ -170,7 +170,7 @@ def test_options(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("ratio", "mode"), MODES)
-@pytest.mark.parametrize("gate", Gate)
+@pytest.mark.parametrize("gate", [gate for gate in Gate if gate != Gate.GEOMETRIC])
 def test_a_shared_tree_is_its_episodes(ratio: Ratio, mode: Aggregation, gate: Gate) -> None:
     """Sharing the forward changes nothing: loss and gradient are those of chains that share only the task."""
     for seed, kl in enumerate(KL):
@@ -373,10 +373,80 @@ def test_cispo_goes_on_teaching_where_the_clip_stops() -> None:
         ({"baseline": "none", "scale": "none", "ratio": "sequence"}, "ratio must be token, not sequence"),
         ({"baseline": "none", "scale": "none", "group": 0}, "group must be at least 1, not 0"),
         ({"discount": 2.0}, "discount must lie in 0..1, not 2.0"),
-        ({"gate": "hard"}, "Gate must be one of clip, soft, cispo, not 'hard'"),
+        ({"gate": "hard"}, "Gate must be one of clip, soft, cispo, geometric, not 'hard'"),
     ],
 )
 def test_wrong_combinations_say_so_in_one_line(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace(".", r"\.")) as raised:
         GRPO(**wrong)
     assert "\n" not in str(raised.value)
+
+
+def test_overlong_shaping_by_hand() -> None:
+    """Up to 6 tokens nothing, at 8 a half, at 10 and more all of it [DAPO, equation 13]."""
+    assert overlong_penalty(torch.tensor([3, 6, 8, 10, 40]), 10, 4).tolist() == [0, 0, -0.5, -1, -1]
+    w = world(3)
+    root = w.state()
+    for n in (4, 8, 12):
+        root.add(Node(Kind.ACTION, w.text(n), reward=1.0)).add(Node(Kind.STATE, w.text(1), terminated=True))
+    batch = w.batch([root], critic=False)
+    new = w.forward(batch, *w.numbers())
+    shaped = GRPO(overlong_max=10, overlong_cache=4, scale="none").credit(batch, new)
+    assert shaped.adv_L.tolist() == pytest.approx([0.5, 0.0, -0.5])
+    assert not GRPO(scale="none").credit(batch, new).adv_L.any()
+
+
+def test_the_divergence_as_a_cost_of_each_turn() -> None:
+    """Without rewards a turn's return is minus the divergence of itself and of what follows; none is in the loss."""
+    w = world(4, gap=0.4)
+    root = w.chain(3)
+    for action in actions(root):
+        action.reward = 0.0
+    batch = w.batch([root], critic=False)
+    new = w.forward(batch, *w.numbers())
+    algorithm = GRPO(group=1, baseline="none", scale="none", kl_coef=0.5, kl_in_reward=True)
+    each_A = batch.per_action(batch.old_logp_T - batch.ref_logp_T)
+    later_A = -0.5 * each_A.flip(0).cumsum(0).flip(0)
+    credit = algorithm.credit(batch, new)
+    torch.testing.assert_close(credit.adv_A, later_A)
+    plain = replace(algorithm, kl_coef=0.0, kl_in_reward=False)
+    torch.testing.assert_close(algorithm.loss(batch, new, credit).total, plain.loss(batch, new, credit).total)
+    assert not plain.credit(batch, new).adv_A.any()
+
+
+def test_a_geometric_mean_by_hand() -> None:
+    """Two episodes of two tokens: clipped at 0.3 for the good one, at -0.2 for the bad one."""
+    w = world(5)
+    root = w.state()
+    for paid in (3.0, -1.0):
+        root.add(Node(Kind.ACTION, w.text(2), reward=paid)).add(Node(Kind.STATE, w.text(1), terminated=True))
+    batch = w.batch([root], critic=False)
+    gap = torch.zeros(len(batch), dtype=torch.float64)
+    gap[batch.action_T >= 0] = torch.tensor([0.5, -0.4, 0.5, -0.4], dtype=torch.float64)
+    new = replace(w.forward(batch, *w.numbers()), logp_T=batch.old_logp_T + gap)
+    algorithm = GRPO(gate="geometric", ratio="sequence_mean", scale="none", clip_low=0.2, clip_high=0.3)
+    loss = algorithm.loss(batch, new, algorithm.credit(batch, new))
+    assert float(loss.total) == pytest.approx((-2 * math.exp((0.3 - 0.4) / 2) + 2 * math.exp((0.5 - 0.2) / 2)) / 2)
+    assert loss.stats["clip_fraction"] == 0.5
+
+
+def test_pass_at_k_training_credits_the_best_of_each_group() -> None:
+    w = world(6)
+    root = w.state()
+    for paid in (1.0, 4.0, 2.0):
+        root.add(Node(Kind.ACTION, w.text(2), reward=paid)).add(Node(Kind.STATE, w.text(1), terminated=True))
+    batch = w.batch([root], critic=False)
+    algorithm = GRPO(baseline="second_best", scale="none")
+    assert algorithm.credit(batch, w.forward(batch, *w.numbers())).adv_L.tolist() == [0, 2, 0]
+    length = GRPO(baseline="length", scale="none").credit(batch, w.forward(batch, *w.numbers()))
+    assert length.adv_L.tolist() == pytest.approx([1 - 7 / 3, 4 - 7 / 3, 2 - 7 / 3])
+    for wrong in ({"baseline": "second_best", "scale": "tokens"}, {"baseline": "length"}, {"gate": "geometric"}):
+        with pytest.raises(ValueError, match="must be"):
+            GRPO(**wrong)
+    for wrong in (
+        {"kl_in_reward": True},
+        {"overlong_max": 5},
+        {"baseline": "none", "scale": "none", "overlong_max": 5},
+    ):
+        with pytest.raises(ValueError, match=r"kl_in_reward takes|overlong_cache must"):
+            GRPO(**wrong)

@@ -1,12 +1,16 @@
 """Differences between engine and trainer: literal weights and statistics, and the gradient that comes of them."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-from algorithm_trees import counted, unshared, world
+from algorithm_trees import World, actions, counted, unshared, world
+from every_algorithm import Step, differ, each, equal, groups, update, with_kl
 
 from agents.tree import Batch, Kind, Node
+from algorithms import Algorithm
 from algorithms.formulas.mismatch import (
     Correction,
     corrected,
@@ -14,6 +18,7 @@ from algorithms.formulas.mismatch import (
     importance_weight,
     mismatch_stats,
     sampling_warning,
+    without_masked,
 )
 from algorithms.grpo import GRPO
 from algorithms.selfac import SelfAC
@@ -105,6 +110,77 @@ def test_the_gradient_of_each_token_is_weighted(algorithm: GRPO | SelfAC | TurnP
     assert totals[0] == pytest.approx(totals[1], abs=1e-14) and not torch.equal(*[g[0] for g in grads])
     if algorithm.needs.critic:
         assert torch.equal(grads[0][1], grads[1][1])
+
+
+def masked(w: World, tried: Algorithm[Any], trees: list[Node], out: set[int], how: str) -> Step:
+    """One update in which the engine gave these tokens a hundred times the trainer's probability."""
+    batch = w.batch(trees, critic=tried.needs.critic)
+    far_T = torch.isin(batch.token_T, torch.tensor(sorted(out))) & (batch.action_T >= 0)
+    trainer_T = batch.old_logp_T + 5.0 * far_T
+    kept = without_masked(batch, trainer_T, batch.old_logp_T, Correction(how), 0.5, 2.0)
+    return update(w, tried, trees, action_T=kept.action_T, fault_L=kept.fault_L)
+
+
+@each
+def test_masked_tokens_are_left_out_of_every_mean(algorithm: Algorithm[Any]) -> None:
+    """As if they had not been sampled: the trees without them have the same loss and gradient."""
+    w = world(8, gap=0.5)
+    tried, trees = with_kl(algorithm), groups(w)
+    if tried.needs.token_critic:
+        return  # refused: each sampled token has a value of its own
+    before = update(w, tried, trees)
+    out = set()
+    for action in (action for root in trees for action in actions(root)):
+        if len(action.tokens) > 1:
+            out.add(action.tokens[0])
+    found = masked(w, tried, trees, out, "token_mask")
+    assert differ(found, before)
+    for action in (action for root in trees for action in actions(root)):
+        action.tokens = tuple(x for x in action.tokens if x not in out)
+    equal(found, update(w, tried, trees))
+    assert out and not found[1][sorted(out)].any()
+
+
+@each
+def test_a_masked_turn_is_in_no_mean_of_the_policy(algorithm: Algorithm[Any]) -> None:
+    """The control is the gradient of "counted", which shrinks with the share of what is masked."""
+    w = world(9, gap=0.0)
+    tried = algorithm
+    if tried.needs.token_critic:
+        return
+    trees = groups(w)
+    silent = actions(trees[0])[-1]
+    step = masked(w, tried, trees, set(silent.tokens), "token_mask")
+    assert not step[1][list(silent.tokens)].any() and step[1].any()
+
+
+def test_a_third_masked_keeps_the_size_of_the_gradient() -> None:
+    """Equal tokens of which one in three is masked: the mean over the others, and two thirds of it where they count."""
+    batch, trainer, engine = pair([[1.0, 1.0, 9.0], [1.0, 1.0, 9.0]])
+    batch = replace(batch, return_L=t(1, 0), old_logp_T=trainer)
+    grads = []
+    for kept in (batch, without_masked(batch, trainer, engine, Correction.TOKEN_MASK, 0.0, 2.0)):
+        logp_T = trainer.clone().requires_grad_()
+        new = world(0).forward(batch, torch.zeros(99), torch.zeros(99))
+        new = replace(new, logp_T=logp_T, value_S=None, value_T=None, entropy_T=torch.zeros_like(logp_T))
+        weight_T = correction_weight(batch, trainer, engine, Correction.TOKEN_MASK)
+        GRPO(group=2).loss(kept, corrected(new, weight_T), GRPO(group=2).credit(kept, new)).total.backward()
+        grads.append(logp_T.grad)
+    counted_T, left_out_T = grads
+    torch.testing.assert_close(counted_T, left_out_T * 2 / 3)
+    assert left_out_T.abs().sum() > 0
+
+
+@each
+def test_a_masked_episode_is_left_out_as_one_that_broke(algorithm: Algorithm[Any]) -> None:
+    w = world(10, gap=0.5)
+    tried, trees = with_kl(algorithm), groups(w, 3)
+    leaf = actions(trees[0])[-1]
+    found = masked(w, tried, trees, set(leaf.tokens), "sequence_mask")
+    before = update(w, tried, trees)
+    leaf.children[0].fault = "masked"
+    equal(found, update(w, tried, trees))
+    assert differ(found, before)
 
 
 def test_statistics_by_hand() -> None:

@@ -14,7 +14,7 @@ SETTINGS: list[dict[str, Any]] = [
     {},
     {"ratio": "token", "kl_coef": 0.1, "freeze_adv": True},
     {"literal": True, "td_grad": "residual", "normalize": "none", "discount": 0.9},
-    {"gae_lambda": 0.5, "adaptive_lambda": True, "group": 4},
+    {"gae_lambda": 0.5, "group": 4},
 ]
 
 

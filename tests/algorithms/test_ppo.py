@@ -325,7 +325,7 @@ def test_what_it_asks_for_and_reports() -> None:
     w = world(9)
     batch = replace(w.batch(groups(w), critic=False), ref_logp_T=None)
     new = w.forward(batch, *w.numbers())
-    assert PPO().needs == Needs(token_critic=True, replay=True) and PPO(group=4).sampling.group == 4
+    assert PPO().needs == Needs(token_critic=True, replay=True, moments=True) and PPO(group=4).sampling.group == 4
     stats = PPO().loss(batch, new, PPO().credit(batch, new)).stats
     assert "kl" not in stats and stats["explained_variance"] <= 1 and stats["advantage_std"] > 0
     with pytest.raises(ValueError, match="separate critic"):

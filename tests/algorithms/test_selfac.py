@@ -96,7 +96,7 @@ class Slow:
         return self.value[state.tokens[-1]]
 
     def end(self, state: Node) -> Tensor:
-        return torch.zeros(()).double() if state.terminated or self.a.literal else self.v(state).detach()
+        return torch.zeros(()).double() if state.terminated else self.v(state).detach()
 
     def back(self, state: Node, worth: list[Tensor]) -> Tensor:
         if self.a.backup == "max":
@@ -105,7 +105,7 @@ class Slow:
         return sum(c * x for c, x in zip(counts, worth, strict=True)) / sum(counts)
 
     def target(self, state: Node, m: int) -> Tensor:
-        if m == 0 and (state.children or self.a.literal):
+        if m == 0 and state.children:
             return self.v(state)
         if not state.children:
             return self.end(state)
@@ -142,7 +142,7 @@ class Slow:
         n = sum(weights) / self.a.td_max
         for action in (a for root in roots for a in actions(root)):
             after = action.children[0]
-            if not after.children and self.a.terminal_target != "none" and (after.terminated or self.a.literal):
+            if not after.children and self.a.terminal_target != "none" and after.terminated:
                 outcome = action.reward if self.a.terminal_target == "outcome" else 0.0
                 errors.append((self.v(after) - outcome).square())
                 weights.append(action.count)
@@ -177,8 +177,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"terminal_target": "none"},
     {"terminal_target": "zero", "discount": 0.9},
     {"td_grad": "residual", "discount": 0.8, "td_max": 3},
-    {"literal": True},
-    {"literal": True, "td_grad": "residual", "terminal_target": "zero"},
+    {"td_grad": "residual", "terminal_target": "zero"},
     {"backup": "max"},
     {"backup": "max", "td_grad": "residual", "gae_lambda": 0.5},
     {"baseline": "sibling_mean"},
@@ -377,3 +376,11 @@ def test_stats() -> None:
     shut = ((adv > 0) & (rho > 1.05)) | ((adv < 0) & ((rho < 0.95) | (rho > 3)))
     assert stats["clip_fraction"] == pytest.approx(float(shut.double().mean()))
     assert all(type(x) is float for x in stats.values())
+
+
+def test_literal_has_no_tree_to_search_or_to_compare_in() -> None:
+    assert SelfAC().needs.search and not SelfAC(literal=True).needs.search
+    for options in ({"backup": "max"}, {"baseline": "sibling_mean"}):
+        SelfAC(**options)
+        with pytest.raises(ValueError, match="a sequence of its own"):
+            SelfAC(literal=True, **options)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agents.tree import Forward, Kind, Node
 from algorithms.formulas.maths import AdvantageScale
-from algorithms.formulas.returns import TurnRows, bi_level_gae
+from algorithms.formulas.returns import TurnRows
 from algorithms.formulas.turn_ratio import TurnRatio
 from algorithms.turn_ppo import TurnPPO
 
@@ -207,27 +207,6 @@ def test_rows_follow_each_episode() -> None:
         for action, leaf, after in zip(*(x.tolist() for x in (rows.action_P, rows.leaf_P, rows.next_P)), strict=True):
             assert (None if after < 0 else int(rows.action_P[after])) == following[action, leaf]
         assert rows.turns == batch.turns
-
-
-def test_two_levels_by_hand() -> None:
-    """Turns of tokens 0-1 and 2; lambda 0.5, turns discounted by 0.9, tokens not at all."""
-    reward = torch.tensor([0.0, 1.0, 2.0, 5.0], dtype=torch.float64)
-    value = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    second = 2.0 - 0.3
-    first = 1.0 + 0.9 * 0.3 - 0.2 + 0.9 * 0.5 * second
-    adv = bi_level_gae(reward, value, [1, 2], 1.0, 0.5, 0.9)
-    assert adv.tolist() == pytest.approx([0.2 - 0.1 + 0.5 * first, first, second, 0.0])
-    assert not bi_level_gae(reward, value, [], 1.0, 0.5, 0.9).any()
-    # With one token a turn it is plain GAE over turns.
-    _, root = chain([1.0, 2.0, 3.0], True)
-    w = world(0)
-    w.text(20)
-    batch = w.batch([root])
-    value_S = torch.tensor([0.3, -0.2, 0.5, 0.9], dtype=torch.float64)
-    algorithm = TurnPPO(discount=0.9, gae_lambda=0.5)
-    plain = algorithm.credit(batch, Forward(batch.old_logp_T, batch.old_logp_T, value_S)).adv_P
-    both = bi_level_gae(batch.reward_A, value_S[:3], [0, 1, 2], 1.0, 0.5, 0.9)
-    torch.testing.assert_close(both, plain)
 
 
 def test_what_it_reports_and_asks_for() -> None:

@@ -6,8 +6,7 @@ from enum import StrEnum
 import pytest
 
 from algorithms import ALGORITHMS
-from algorithms.base import Algorithm
-from algorithms.formulas.ranges import RANGES
+from algorithms.base import RANGES, Algorithm
 
 WRONG = {
     **dict.fromkeys(("discount", "gae_lambda", "clip_low"), (-0.5, 1.5)),

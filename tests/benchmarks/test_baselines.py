@@ -3,13 +3,15 @@
 import pytest
 
 from agent_envs import registry
+from agent_envs.research.config import ResearchConfig
 from benchmarks.baselines import UNCHANGED, baselines, blanked, success
 from runners.statistics.intervals import Interval
 
 
-@pytest.mark.parametrize("name", ["math", "puzzle", "code"])
+@pytest.mark.parametrize("name", ["math", "puzzle", "code", "research"])
 def test_the_expert_is_right_and_chance_is_not(name: str) -> None:
-    env = registry.make(name)
+    small = {"research": ResearchConfig(train_worlds=1, valid_worlds=1, test_worlds=4)}
+    env = registry.make(name, small.get(name))
     tasks = env.tasks("test")[: 8 if name == "code" else 20]
     found = [{who: success(env, agent(), tasks) for who, agent in baselines(env).items()} for _ in range(2)]
     assert found[0] == found[1]

@@ -14,7 +14,7 @@ from run_cases import training
 from agents.rollout.search.settings import ScorerKind
 from benchmarks import search_budget
 from benchmarks.cells import Cells
-from benchmarks.search_budget import SearchBudget, conditions, measure, player_of, shortest
+from benchmarks.search_budget import SearchBudget, conditions, measure, opened, shortest
 from runners.command_line.errors import UserError
 from runners.inference.settings import Agent
 from runners.inference.success_by_tokens import Point, rows_of
@@ -33,14 +33,12 @@ def settings(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Searc
 
 
 def studied(settings: SearchBudget) -> tuple[dict[str, Any], Cells]:
-    player, asked, workers, depends = player_of(settings, Console(quiet=True))
-    cells = Cells(settings.cells / settings.name, depends)
-    try:
-        return measure(settings, player, asked, cells), cells
-    finally:
-        workers.close()
+    with opened(settings, Console(quiet=True)) as (asked, depends):
+        cells = Cells(settings.cells / settings.name, depends)
+        return measure(settings, asked, cells), cells
 
 
+@pytest.mark.runs
 def test_a_study_goes_on_from_its_cells(settings: SearchBudget) -> None:
     told, cells = studied(settings)
     points = told["found"].points
@@ -61,6 +59,7 @@ def test_a_study_goes_on_from_its_cells(settings: SearchBudget) -> None:
     assert written == {path: path.stat().st_mtime_ns for path in written}, "only what was missing was measured"
 
 
+@pytest.mark.runs
 def test_cells_of_other_settings_are_refused(settings: SearchBudget, tmp_path: Path) -> None:
     one = {"tasks": 6, "seed": 0}
     Cells(tmp_path / "a", one).get("x", lambda: Interval(0.5, 0.4, 0.6))
@@ -108,10 +107,12 @@ def test_what_has_no_critic_is_refused(settings: SearchBudget, tmp_path: Path) -
     flags = ("--algo", "grpo", "--updates", "1", "--eval-every", "0", "--test-tasks", "0")
     with training(tmp_path / "none", *flags) as run:
         run.run()
-    with pytest.raises(UserError, match="has no critic: name a run of an algorithm with one"):
-        player_of(replace(settings, run=tmp_path / "none"), Console(quiet=True))
+    none = opened(replace(settings, run=tmp_path / "none"), Console(quiet=True))
+    with pytest.raises(UserError, match="has no critic: name a run of an algorithm with one"), none:
+        pass
 
 
+@pytest.mark.runs
 def test_results_are_written(settings: SearchBudget, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = {"run": settings.run, "name": settings.name, "tasks": 6, "valid-tasks": 6, "samples": 2, "branch": 2}
     flags |= {"cells": settings.cells, "out": settings.out}

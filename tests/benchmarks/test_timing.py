@@ -13,6 +13,7 @@ from benchmarks import group, selfac_cost, timing
 from benchmarks.timing import Spread
 
 
+@pytest.mark.runs
 def test_programs_are_run_in_turn() -> None:
     ran: list[str] = []
     programs = {name: (lambda name=name: ran.append(name)) for name in "ab"}
@@ -29,6 +30,7 @@ def allocate(megabytes: int) -> tuple[timing.Program, timing.Program]:
     return (lambda: torch.ones(10)), (lambda: torch.ones(megabytes * 250_000))
 
 
+@pytest.mark.runs
 def test_memory_is_the_peak_of_the_program_alone() -> None:
     used = timing.peak_memory(allocate, 60)
     if used is None:

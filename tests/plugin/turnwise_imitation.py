@@ -1,4 +1,4 @@
-"""Learn to say again what was said in the episodes that succeeded [STaR, arXiv 2203.14465]."""
+"""Imitate the episodes that succeeded [STaR, arXiv 2203.14465]."""
 
 from dataclasses import dataclass
 

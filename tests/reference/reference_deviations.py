@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from reference_cases import Case
 
+from agents.judge.parse import parse_judgments
+
 
 @dataclass(frozen=True)
 class Deviation:
@@ -116,7 +118,7 @@ DEVIATIONS = {
         "no option; the weights of the credit take the factor (token ratio)",
     ),
     "advantages that differ within an episode": Deviation(
-        ("policy_loss_gspo",),
+        ("policy_loss_gspo", "policy_loss_geo_mean"),
         lambda case: (
             case.inputs.get("rollout_is_weights") is not None
             or bool((case.tensor("advantages") != case.tensor("advantages")[:, :1]).any())
@@ -208,8 +210,8 @@ DEVIATIONS = {
         "exact mean. Agreement within a further 2e-8 of the numbers",
     ),
     "off the mask": Deviation(
-        ("gae", "bi_level_gae"),
-        lambda case: bool((case.tensor("response_mask" if case.file == "gae" else "loss_mask") == 0).any()),
+        ("gae",),
+        lambda case: bool((case.tensor("response_mask") == 0).any()),
         "the peer carries advantages and returns through positions at which nothing was said",
         "those positions are no turns and have no number; a reward paid there has no turn to pay",
     ),
@@ -237,12 +239,6 @@ DEVIATIONS = {
         "the peer's float32 statistics make noise of equal returns, divided by a tiny deviation",
         "advantage exactly 0",
     ),
-    "a turn that pays nothing": Deviation(
-        ("bi_level_gae",),
-        lambda case: "error" in case.outputs,
-        "the peer takes non-zero rewards for the ends of turns, and fails where the last turn pays nothing",
-        "the ends are given",
-    ),
     "count of clipped values": Deviation(
         ("value_loss",),
         lambda case: True,
@@ -254,6 +250,12 @@ DEVIATIONS = {
         lambda case: case.hyper["rollout_n"] == 1 and case.hyper["adv_estimator"] != "naive",
         "the peer divides by n - 1 = 0: NaN",
         "refused as a setting; an episode whose group broke is no part of the loss",
+    ),
+    "rows of a group apart": Deviation(
+        ("pacs_grouping",),
+        lambda case: case.outputs != "ok",
+        "the peer asserts that the rows of a prompt stand together, rollout_n at a time, and ends the run where not",
+        "the episodes of a task are one tree: no row can stand elsewhere, and a group that lost one goes on",
     ),
     "sums over padding": Deviation(
         ("pacs_loss",),
@@ -297,12 +299,6 @@ DEVIATIONS = {
         lambda case: any(abs(sum(c)) < 1e-9 for c in case.outputs.get("step_rewards", ()) if c),
         "the peer compares the outcome with the sign of a sum that is 0 but for rounding",
         "the same comparison, with our rounding; not compared",
-    ),
-    "a third threshold": Deviation(
-        ("adca_allocation",),
-        lambda case: any(0 < score <= 0.5 for score in case.inputs["orm_scores"]),
-        "the peer calls a return above 0.5 a success, but above 0 in its gap between GOOD and BAD",
-        "success is the environment's verdict everywhere (here: above 0.5)",
     ),
     "a looser form": Deviation(
         ("validate_format",),
@@ -349,6 +345,16 @@ DEVIATIONS = {
         "whole reply, also those of an analysis",
         "labels come from judgment lines that number all steps; all others are None",
     ),
+    "other spellings of a judgment line": Deviation(
+        ("adca_parse_judgments",),
+        lambda case: (
+            len(_numbers(case)) != case.inputs["num_steps"]
+            and None not in parse_judgments(case.inputs["response"], case.inputs["num_steps"])
+        ),
+        "the peer knows `Step i Judgment: GOOD` alone; emphasis, the spelling Judgement and a full-width colon "
+        "reach it by its fallback, the first words GOOD and BAD",
+        "they are judgment lines; the labels are the same",
+    ),
     "steps from 1": Deviation(
         ("adca_parse_judgments",),
         lambda case: _numbers(case) == set(range(1, case.inputs["num_steps"] + 1)) != set(),
@@ -363,8 +369,14 @@ DEVIATIONS = {
     ),
     "both words at once": Deviation(
         ("adca_parse_judgments",),
-        lambda case: bool(re.search(r"(good|bad)\s*/\s*(good|bad)", case.inputs["response"], re.IGNORECASE)),
-        "the peer reads the first word of GOOD/BAD, which is the form that the judge was given",
+        lambda case: bool(re.search(r"(good|bad)\s*(/|\||or\b|and\b)", case.inputs["response"], re.IGNORECASE)),
+        "the peer reads the first word of GOOD/BAD, which is the form that the judge was given, or of GOOD or BAD",
+        "no label",
+    ),
+    "a longer word": Deviation(
+        ("adca_parse_judgments",),
+        lambda case: bool(re.search(r"judgment:\s*(good|bad)\w", case.inputs["response"], re.IGNORECASE)),
+        "the peer reads the beginning of GOODNESS or BADLY",
         "no label",
     ),
     "the words of the question": Deviation(

@@ -9,7 +9,7 @@ from agents.judge.parse import parse_judgments
 from agents.judge.prompt import judge_messages, positive
 from algorithms.adca import ADCA
 
-UNREAD = ("labels outside judgment lines", "replies that cannot be read", "both words at once")
+UNREAD = ("labels outside judgment lines", "replies that cannot be read", "both words at once", "a longer word")
 
 
 @cases("adca_parse_judgments")
@@ -24,6 +24,7 @@ def test_parsing(case: Case) -> None:
         assert deviation(case, "steps from 1")
     else:
         assert list(ours) == case.outputs["flags"]
+        deviation(case, "other spellings of a judgment line")
     if deviation(case, "steps from 1"):
         assert None not in ours
 
@@ -53,6 +54,6 @@ def test_scores(case: Case) -> None:
             assert case.outputs == pytest.approx(next(iter(said), 0.0), abs=case.tolerance)
         return
     score = case.inputs["score"]
-    case.expect(float(ADCA().judge_score(torch.tensor([score]).double(), torch.tensor([0]))), "rescaled")
+    case.expect(float(ADCA().judge_score(torch.tensor([score], dtype=torch.float64), torch.tensor([0]))), "rescaled")
     assert positive(score) is case.outputs["positive_threshold0"]
     assert positive(score, 0.5) is case.outputs["positive_threshold_half"]

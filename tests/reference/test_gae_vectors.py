@@ -7,8 +7,6 @@ from reference_cases import Case, Padded, cases, close
 from reference_deviations import deviation
 
 from agents.tree import Forward
-from algorithms.formulas.maths import scale_advantage
-from algorithms.formulas.returns import bi_level_gae
 from algorithms.turn_ppo import TurnPPO
 
 
@@ -39,7 +37,7 @@ def test_turn_ppo(case: Case) -> None:
     raw, returns, whitened = (torch.tensor(case.outputs[name], dtype=torch.float64) for name in names)
     close(padded.matrix(batch.to_tokens(adv_A))[on], raw[on], case.tolerance)
     target_P = credit.adv_P + credit.value_P
-    close(padded.matrix(batch.to_tokens(credit.rows.per_action(target_P, len(adv_A))))[on], returns[on], case.tolerance)
+    close(padded.matrix(batch.to_tokens(credit.rows.per_action(target_P)))[on], returns[on], case.tolerance)
     scaled_A = (credit.plus_A + credit.minus_A) / credit.weight_A
     slack = case.tolerance + 2e-8 * float(whitened.abs().max())
     close(padded.matrix(batch.to_tokens(scaled_A))[on], whitened[on], slack)
@@ -75,25 +73,3 @@ def test_value_loss(case: Case) -> None:
     assert deviation(case, "count of clipped values")
     case.expect(total, "vf_loss")
     case.expect(value.grad, "grad_vpreds")
-
-
-@cases("bi_level_gae")
-def test_bi_level(case: Case) -> None:
-    case.knows("gamma", "lam", "high_level_gamma")
-    on, rewards, values = (case.tensor(name) for name in ("loss_mask", "token_level_rewards", "values"))
-    adv = torch.zeros_like(values)
-    hyper = (case.hyper["gamma"], case.hyper["lam"], case.hyper["high_level_gamma"])
-    for row in range(len(on)):
-        said = torch.nonzero(on[row]).flatten()
-        ends = torch.nonzero(rewards[row][said]).flatten().tolist()  # the peer's idea of where a turn ends
-        if deviation(case, "a turn that pays nothing") and (not ends or ends[-1] < len(said) - 1):
-            ends.append(len(said) - 1)
-        adv[row, said] = bi_level_gae(rewards[row][said], values[row][said], ends, *hyper)
-    assert adv.isfinite().all()
-    if deviation(case, "a turn that pays nothing"):
-        return
-    whitened = scale_advantage(adv[on > 0], torch.ones(int(on.sum())), "whiten")
-    theirs, returns = (torch.tensor(case.outputs[x], dtype=torch.float64) for x in ("advantages", "returns"))
-    assert deviation(case, "off the mask") or on.all()
-    close(whitened, theirs[on > 0], case.tolerance)
-    close((adv + values)[on > 0], returns[on > 0], case.tolerance)

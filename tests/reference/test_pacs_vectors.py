@@ -98,19 +98,27 @@ def test_the_floor_keeps_the_first_step_small(case: Case) -> None:
     close(logp.grad, source * 1e-6 / 1e-2, case.tolerance)
 
 
-def test_a_tree_is_a_group() -> None:
-    """The peer looks whether equal prompts lie side by side; here a prompt is a tree, and its episodes its leaves."""
-    (case,) = json.loads((FOLDER / "pacs_grouping.json").read_text())["cases"]
-    assert case["outputs"] == "ok"
-    prompts, n = case["inputs"]["prompts"], case["inputs"]["rollout_n"]
+@pytest.mark.parametrize("prompts", [None, [[1], [2], [1], [2]], [[3], [3], [3], [4], [4]]])
+def test_a_tree_is_a_group(prompts: list[list[int]] | None) -> None:
+    """The peer asserts that equal prompts lie side by side; here a prompt is a tree, and its episodes its leaves.
+
+    None: as in the file. The peer ends a run with the others.
+    """
+    (case,) = (c for c in json.loads((FOLDER / "pacs_grouping.json").read_text())["cases"] if c["outputs"] == "ok")
+    of_file = Case("pacs_grouping", "apart", {}, {}, "AssertionError", 0.0)
+    assert deviation(of_file, "rows of a group apart")
+    prompts = prompts or case["inputs"]["prompts"]
     roots: dict[tuple[int, ...], Node] = {}
     for row, prompt in enumerate(prompts):
         root = roots.setdefault(tuple(prompt), Node(Kind.STATE, tuple(prompt)))
         root.add(Node(Kind.ACTION, (100 + row,))).add(Node(Kind.STATE, (), success=row % 2 == 0))
     batch = pack(list(roots.values()))
-    assert batch.tree_L.tolist() == [row // n for row in range(len(prompts))]
+    assert [batch.tree_L.tolist().count(i) for i in range(len(roots))] == [
+        prompts.count(list(prompt)) for prompt in roots
+    ]
     algorithm = PACS()
     logp_T = torch.arange(len(batch), dtype=torch.float64)
     credit = algorithm.credit(batch, Forward(logp_T, logp_T))
     logit_L = algorithm.logit(batch, algorithm.score(batch, logp_T, credit), credit)
-    assert logit_L[:2].sum() == 0 and logit_L[2:].sum() == 0 and logit_L.all()
+    for i in range(len(roots)):
+        assert abs(logit_L[batch.tree_L == i].sum()) < 1e-9 and logit_L[batch.tree_L == i].any()

@@ -5,8 +5,10 @@ from pathlib import Path
 import torch
 from run_cases import rows, training
 
+from agent_envs import registry
 from agents.engine import SamplingSettings
-from runners.evaluation.measure import evaluate_tasks, pick_tasks
+from runners.evaluation.measure import evaluate_tasks
+from runners.evaluation.tasks import pick_tasks
 from runners.training.run import Training
 
 # A demonstrator that is wrong in half of the turns, cloned in a few seconds.
@@ -27,10 +29,10 @@ JUDGED = {"adca": ("--judge.kind", "oracle")}
 def success(run: Training, *, greedy: bool = False, samples: int = 12) -> float:
     """Mean success on every test task, ``samples`` of each, or what it does greedily."""
     run.controller.load(run.update, run.model.policy_state())
-    tasks = pick_tasks(run.make_env(), "test", 43)
+    tasks = pick_tasks(registry.make(*run.settings.only_env("this test")), "test", 43)
     sampling = SamplingSettings(greedy=greedy)
     samples = 1 if greedy else samples
-    return evaluate_tasks(run.controller, sampling, tasks, run.console, seed=9, samples=samples).success()["mean"]
+    return evaluate_tasks(run.controller, sampling, tasks, run.console, seed=9, samples=samples).success().mean
 
 
 def solve(folder: Path, algo: str, settings: str) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agents.tree.merge import Tree
+from agents.engine import SamplingSettings
+from agents.tree.episode import Job
+from agents.tree.merge import Tree, grow
 from runners.command_line.plain import dump_json
 from runners.run_folder.checkpoint import checkpoints
 from runners.run_folder.runs import BASE, CONFIG
@@ -50,6 +52,17 @@ def training(folder: Path, *argv: str, text: str = SMALL) -> Training:
     (folder / BASE).write_text(dump_json({"source": run.source, "fingerprint": run.reference}))
     (folder / "versions.json").write_text("{}")
     return run
+
+
+def jobs(run: Training) -> list[Job]:
+    """What the run's next update would play."""
+    return run.jobs(run.rollouts.tasks)
+
+
+def played(run: Training) -> list[Tree]:
+    """What the run's next update would learn from, without forks or a search."""
+    run.controller.load(0, run.model.policy_state())
+    return grow(run.controller.play(jobs(run), SamplingSettings()).episodes)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

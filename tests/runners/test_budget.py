@@ -41,7 +41,7 @@ def test_a_turn_that_branches_share_is_counted_once() -> None:
 def rates(folder: Path) -> tuple[list[float], list[float], int]:
     """Share of the peak learning rate in each update, the steps that were used up before it, and all steps."""
     found = []
-    with training(folder, "--env-steps", str(STEPS), "--updates", "1") as run:
+    with training(folder, "--env-steps", str(STEPS), text=SMALL.replace("updates: 4", "updates: 1")) as run:
         step = run.learner.step
         seen: dict[int, float] = {}
 
@@ -57,17 +57,19 @@ def rates(folder: Path) -> tuple[list[float], list[float], int]:
     return found, [0.0, *(row["env_steps"] for row in updates[:-1])], total
 
 
+@pytest.mark.runs
 def test_the_run_ends_with_the_update_that_uses_up_the_budget(tmp_path: Path) -> None:
     shares, before, total = rates(tmp_path / "run")
     entries = rows(tmp_path / "run")
     updates = [row for row in entries if row["kind"] == "update"]
-    assert len(updates) > 1, "--updates does not decide"
+    assert len(updates) > 1, "the updates of the settings file do not decide"
     assert updates[-2]["env_steps"] < STEPS <= updates[-1]["env_steps"] == total
     assert updates[-1]["env_steps"] == round(sum(row["turns"] * 16 for row in updates))
     assert entries[-1]["split"] == "test" and entries[-1]["update"] == len(updates)
     assert shares == pytest.approx([max(0.1, 1 - steps / STEPS) for steps in before])
 
 
+@pytest.mark.runs
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     argv = ("--env-steps", str(STEPS))
     with training(tmp_path / "whole", *argv) as run:
@@ -89,5 +91,21 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_a_negative_budget_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="env_steps must be at least 0"):
+    with pytest.raises(UserError, match="--env-steps must be at least 0"):
         settings(tmp_path / "run", "--env-steps", "-1", text=SMALL)
+
+
+def test_settings_that_would_not_act_are_refused(tmp_path: Path) -> None:
+    for flags, said in (
+        (("--env-steps", "100", "--updates", "3"), "--updates does not act with --env-steps"),
+        (("--updates", "3", "--env-steps", "100"), "--updates does not act with --env-steps"),
+        (("--eval-every", "0", "--eval-tasks", "8"), "--eval-tasks does not act with --eval-every 0"),
+        (("--eval-tasks", "8"), "--eval-tasks does not act"),
+    ):
+        text = SMALL.replace("eval_every: 2", "eval_every: 0") if len(flags) == 2 else SMALL
+        with pytest.raises(UserError, match=said):
+            settings(tmp_path / "run", *flags, text=text)
+    for flags in (("--env-steps", "0", "--updates", "3"), ("--env-steps", "9"), ("--eval-every", "0")):
+        settings(tmp_path / "run", *flags, text=SMALL)
+    written = settings(tmp_path / "run", "--env-steps", "9").written()
+    assert settings(tmp_path / "again", text=written).train.env_steps == 9, "the settings file of a run is read back"

@@ -9,10 +9,11 @@ from agent_envs.core import Task
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 from runners.evaluation import calibration_report
-from runners.evaluation.calibration import States, calibration, predictor, reliability, states_of, success
+from runners.evaluation.calibration import calibration, predictor, reliability
+from runners.statistics.turns import Passed, Turns, turns_of
 
 
-def states(n: int = 400, skill: float = 1.0, leak: bool = False, seed: int = 0) -> States:
+def states(n: int = 400, skill: float = 1.0, leak: bool = False, seed: int = 0) -> Turns:
     """Episodes of 2 to 6 turns of n tasks with two levels. The chance of success p is drawn for each; V = p or noise.
 
     With ``leak`` a longer episode fails more often, and V is a function of the turn and the level alone.
@@ -30,7 +31,12 @@ def states(n: int = 400, skill: float = 1.0, leak: bool = False, seed: int = 0) 
             oracle = 1.0 if won or k < turns // 2 else 0.0
             columns.append([e, e // 2, k, turns, level, value, won, oracle])
     table = np.asarray(columns).T
-    return States(*(table[i].astype(np.int_) for i in range(5)), *table[5:])
+    return turns_by(table)
+
+
+def turns_by(table: np.ndarray) -> Turns:
+    """The first eight columns; rewards, progress and advantages are not known."""
+    return Turns(*(table[i].astype(np.int_) for i in range(5)), *table[5:], *np.full((3, table.shape[1]), np.nan))
 
 
 def test_a_critic_that_knows_the_chance_is_calibrated() -> None:
@@ -71,7 +77,7 @@ def test_half_of_its_own_turns_gives_an_episode_away_and_the_middle_does_not() -
         for k in range(4 if won else 8)
     ]
     table = np.asarray(rows, dtype=np.float64).T
-    figures = calibration(States(*(table[i].astype(np.int_) for i in range(5)), *table[5:]))["figures"]
+    figures = calibration(turns_by(table))["figures"]
     assert figures["auc_half_predictor"].mean > 0.99
     assert figures["auc_middle_predictor"].mean == 0.5
 
@@ -84,9 +90,9 @@ def test_the_predictor_by_hand() -> None:
     whole = learn.success.mean()
     turn = (of_turn.success.sum() + 5 * whole) / (len(of_turn.turn) + 5)
     expected = (mine.success.sum() + 5 * turn) / (len(mine.turn) + 5)
-    assert predictor(learn, tell, success)[tell.group == 0] == pytest.approx(expected)
-    unseen = States(**{**vars(tell), "turn": tell.turn + 50})
-    assert predictor(learn, unseen, success) == pytest.approx(whole)
+    assert predictor(learn, tell, learn.success)[tell.group == 0] == pytest.approx(expected)
+    unseen = Turns(**{**vars(tell), "turn": tell.turn + 50})
+    assert predictor(learn, unseen, learn.success) == pytest.approx(whole)
 
 
 def test_by_turn_and_reliability() -> None:
@@ -108,11 +114,11 @@ def test_states_are_those_in_which_an_action_was_taken() -> None:
         episode.end.add(action).add(state)
         episode.turns.append((action, state))
     bare = Episode(job, Node(Kind.STATE, (1,)))
-    found = states_of([episode, bare], [(0.1, 0.2, 0.3, 0.9), (0.7,)])
+    found = turns_of(map(Passed.of, [episode, bare], [(0.1, 0.2, 0.3, 0.9), (0.7,)]))
     assert found.value.tolist() == [0.1, 0.2, 0.3] and found.oracle.tolist() == [0.5, 0.0, 0.1]
     assert found.turn.tolist() == [0, 1, 2] and found.success.tolist() == [1, 1, 1]
     assert found.half.tolist() == [False, True, False]
-    untold = States(**{**vars(states()), "oracle": np.full(len(states().turn), np.nan)})
+    untold = Turns(**{**vars(states()), "oracle": np.full(len(states().turn), np.nan)})
     assert "auc_solvable" not in calibration(untold)["figures"]
 
 

@@ -15,8 +15,8 @@ from browser import Browser, chromium
 from rich.console import Console
 
 from runners.command_line.errors import UserError
-from runners.compare import compare
 from runners.comparison.comparison_settings import ComparisonPlan, read_plan
+from runners.comparison.program import compare
 from runners.comparison.runs import result_file
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
@@ -163,6 +163,4 @@ def test_the_program_tells_a_mistake_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, str(HERE / "runners" / "compare.py"), "--env", "identity", "--seeds", "1"]
     said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert said.returncode == 2 and not any(tmp_path.iterdir())
-    assert said.stderr == (
-        "error: Compare: seeds must be at least 2, not 1: a single run tells nothing about the spread\n"
-    )
+    assert said.stderr == "error: --seeds must be at least 2, not 1: a single run shows no spread\n"

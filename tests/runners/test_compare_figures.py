@@ -15,7 +15,7 @@ from runners.comparison.claims import Claim, ClaimKind, Verdict, judge, read_cla
 from runners.comparison.curves import History, area, area_between, binned, reached, read_history
 from runners.comparison.findings import Findings, turn_by_turn
 from runners.comparison.measures import measured, task_figures
-from runners.comparison.page import page
+from runners.comparison.report import page
 from runners.comparison.tuning import candidates
 from runners.comparison.tuning import judge as choose
 from runners.reporting.tables import literal, markdown_table

@@ -16,8 +16,9 @@ from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 from algorithms import algorithm_class
 from runners.command_line.errors import UserError
-from runners.credit import WHEN, Credit, measure, rows, scorers, show, write
-from runners.crediting.quality import by_turn, counts, quality, turns_of
+from runners.crediting.program import measure, rows, scorers, show, write
+from runners.crediting.quality import WHEN, by_turn, counts, credited_turns, quality
+from runners.crediting.settings import Credit
 from runners.training.learner import Credited
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -43,18 +44,20 @@ CREDITED = {
 
 
 def test_turns_by_hand() -> None:
-    turns = turns_of([GOOD, BAD, UNKNOWN], CREDITED)
+    turns = credited_turns([GOOD, BAD, UNKNOWN], CREDITED)
     assert turns.progress.tolist() == pytest.approx([0.0, 0.2, 0.3, -0.3, 0.0, -0.2]) and turns.progress[0] == 0
     assert turns.returns.tolist() == [1.0, 1.0, 1.0, 0.25, 0.25, 0.0]
     assert turns.oracle.tolist() == pytest.approx([0.5, 0.5, 0.7, 0.5, 0.2, 0.2])
-    assert turns.value is not None and turns.value.tolist() == [0.4, 0.5, 0.6, 0.4, 0.1, 0.1]
+    assert turns.value.tolist() == [0.4, 0.5, 0.6, 0.4, 0.1, 0.1]
     told = counts(turns)
     assert (told["episodes"], told["turns"], told["success"]) == (2, 6, 0.5)
     assert told["progress"] == told["setbacks"] == told["irrelevant"] == pytest.approx(1 / 3)
 
 
 def test_figures_by_hand() -> None:
-    found = {key: value and value.mean for key, value in quality(turns_of([GOOD, BAD], CREDITED), draws=50).items()}
+    found = {
+        key: value and value.mean for key, value in quality(credited_turns([GOOD, BAD], CREDITED), draws=50).items()
+    }
     assert found["auc"] == pytest.approx((1 + 0.5 + 1 + 1) / 4)  # 0.2 and 0.3 against -0.3 and 0.2
     assert found["auc_within"] is None  # neither episode has both
     assert found["irrelevant"] == pytest.approx((0.1 + 0.1) / 1.2)
@@ -65,9 +68,9 @@ def test_figures_by_hand() -> None:
 
 def test_what_an_algorithm_has_not_is_not_told() -> None:
     neither = {name: Credited(None, None) for name in CREDITED}
-    found = quality(turns_of([GOOD, BAD], neither), draws=20)
+    found = quality(credited_turns([GOOD, BAD], neither), draws=20)
     assert [key for key, value in found.items() if value is not None] == ["ev_oracle"]
-    nothing = turns_of([], {})
+    nothing = credited_turns([], {})
     assert set(quality(nothing).values()) == {None} and by_turn(nothing) == []
 
 
@@ -77,12 +80,12 @@ def test_intervals_draw_whole_tasks() -> None:
         one.job = Job(one.job.task, sample)
     rng = np.random.default_rng(0)
     credited = {one.job.id: Credited(None, tuple(rng.normal(size=3))) for one in many}
-    alone = quality(turns_of(many, credited), draws=50)["rank"]
+    alone = quality(credited_turns(many, credited), draws=50)["rank"]
     assert alone is not None and alone.low == alone.mean == alone.high  # one task: nothing to draw
     for number, one in enumerate(many):
         one.job = Job(Task(str(number), "test", ""))
     credited = {one.job.id: Credited(None, tuple(rng.normal(size=3))) for one in many}
-    spread = quality(turns_of(many, credited), draws=50)["rank"]
+    spread = quality(credited_turns(many, credited), draws=50)["rank"]
     assert spread is not None and spread.low < spread.mean < spread.high
 
 
@@ -99,6 +102,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name: path for path in parent.iterdir() if path.is_dir()}
 
 
+@pytest.mark.runs
 def test_every_algorithm_is_asked_about_the_same_episodes(tmp_path: Path, folders: dict[str, Path]) -> None:
     runs = (folders["grpo"], folders["exact_critic"])
     credit = Credit(folders["selfac"], ("selfac", "gigpo"), runs, episodes=48, group=4, split="train")

@@ -18,8 +18,9 @@ from runners import evaluate
 from runners.command_line.errors import UserError
 from runners.command_line.parse import parse
 from runners.evaluation import thought_kinds as kinds
+from runners.inference import evaluate_settings as asking
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 FLAGS = ("--env", "identity", "--react.max-action-tokens", "16", "--react.max-tokens", "256", "--envs.processes", "1")
 
 
@@ -54,13 +55,13 @@ def test_a_run_is_measured_with_its_own_settings_unless_told(run_folder: Path, t
     (other / "config.yaml").write_text(text, "utf-8")
 
     def settings(*argv: str) -> tuple[str, int, int]:
-        asked, parts = parse(evaluate.Evaluate, evaluate.parts_of, argv, about="")
-        env = evaluate.env_of(asked, evaluate.run_of(asked))
+        asked, parts = parse(asking.Evaluate, asking.parts_of, argv, about="")
+        (env,) = asking.envs_of(asked, asking.run_of(asked))
         return env, parts[env].length if env == "identity" else 0, parts["react"].max_action_tokens
 
     def temperature(*argv: str) -> float:
-        asked, _ = parse(evaluate.Evaluate, evaluate.parts_of, argv, about="")
-        return evaluate.sampling_of(asked, evaluate.run_of(asked)).temperature
+        asked, _ = parse(asking.Evaluate, asking.parts_of, argv, about="")
+        return asking.sampling_of(asked, asking.run_of(asked)).temperature
 
     assert temperature("--model", str(other)) == 0.5
     assert temperature("--model", str(other), "--temperature", "0.7") == 0.7
@@ -137,7 +138,7 @@ def test_who_has_no_critic_is_told_so(
         measured("--agent", "best-of-n", "--scorer", "end_value", model=tmp_path / "zero")
     with pytest.raises(UserError, match="--slots 4 must hold the 8 actions"):
         measured("--agent", "tot", "--scorer", "random", "--slots", "4", model=base)
-    with pytest.raises(UserError, match="leave --split at test"):
+    with pytest.raises(UserError, match="--split must be test"):
         measured("--agent", "early-stop", "--scorer", "value", "--split", "valid", "--validation.tasks", "4")
 
 

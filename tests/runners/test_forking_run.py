@@ -18,7 +18,7 @@ from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 from runners.command_line.errors import UserError
 from runners.training.budget import Budget
-from runners.training.group_costs import group_costs
+from runners.training.records import group_costs
 
 HERE = Path(__file__).resolve().parents[2]
 ARPO = ("--algo", "arpo", "--arpo.group", "8", "--arpo.initial-rollouts", "3", "--arpo.lookahead", "3")
@@ -113,7 +113,7 @@ def test_broken_environments_are_accounted_for(tmp_path: Path, whole: Path, faul
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("--arpo.initial-rollouts", "9"), r"initial_rollouts must lie in 1\.\.8"),
+        (("--arpo.initial-rollouts", "9"), r"--arpo.initial-rollouts must lie in 1\.\.8"),
         (("--slots", "7"), r"--slots 7 must hold the 8 episodes of a task, which fork: raise it"),
         (("--episodes", "12"), "--episodes 12 must be a multiple of the group of 8"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from learning_cases import IDENTITY, solve
 from run_cases import rows
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 
 def test_it_is_solved(tmp_path: Path) -> None:

@@ -12,19 +12,19 @@ import pytest
 from inference_cases import line
 
 from agent_envs.identity.env import IdentityEnv
-from agents.rollout.search.settings import LogprobForm, ScorerKind
+from agents.rollout.search.settings import LogprobForm, ScorerKind, Scoring
 from runners.command_line.errors import UserError
 from runners.command_line.parse import parse
-from runners.evaluate import Evaluate, parts_of
 from runners.inference import best_of_n, early_stop
-from runners.inference.episode_scores import Scores, Weights, answer_of, running, scores
+from runners.inference.episode_scores import Scores, answer_of, running, scores
+from runners.inference.evaluate_settings import Evaluate, parts_of
 from runners.inference.program import StudyResult
 from runners.inference.report import as_json, write
 from runners.inference.settings import Agent
-from runners.inference.success_by_tokens import Point, gain, rows_of
+from runners.inference.success_by_tokens import Point, rows_of
+from runners.statistics.intervals import bootstrap_gain
 
 K = ScorerKind
-W = Weights()
 THREE = [
     line(0, False, (0.1, 0.9, 0.2), (-1.0, -3.0), answer="x", luck=0.1),
     line(0, True, (0.1, 0.4, 0.8), (-2.0, -1.0), answer="y", luck=0.2),
@@ -46,24 +46,28 @@ THREE = [
     ],
 )
 def test_scores_by_hand(kind: ScorerKind, expected: list[float]) -> None:
-    assert scores(THREE, kind, Weights(weight=0.5)) == pytest.approx(expected)
-    best = best_of_n.chosen(THREE, kind, Weights(weight=0.5))
+    assert scores(THREE, Scoring(kind, weight=0.5)) == pytest.approx(expected)
+    best = best_of_n.chosen(THREE, Scoring(kind, weight=0.5))
     assert best is THREE[expected.index(max(expected))]
 
 
 def test_the_sum_of_log_probabilities_favours_short_episodes() -> None:
     short, long = line(0, False, logps=(-3.0,)), line(0, True, logps=(-1.0,) * 4)
-    assert best_of_n.chosen([short, long], K.LOGPROB, Weights(LogprobForm.MEAN)) is long
-    assert best_of_n.chosen([short, long], K.LOGPROB, Weights(LogprobForm.SUM)) is short
+    assert best_of_n.chosen([short, long], Scoring(K.LOGPROB, LogprobForm.MEAN)) is long
+    assert best_of_n.chosen([short, long], Scoring(K.LOGPROB, LogprobForm.SUM)) is short
 
 
 def test_states_are_scored_by_what_came_before_them() -> None:
     one = line(0, True, (0.1, 0.4, 0.8), (-2.0, -1.0), oracle=(0.5, 0.6, 1.0))
-    assert running(one, K.VALUE, W) == [0.1, 0.4]
-    assert running(one, K.LOGPROB, W) == [0.0, -2.0]
-    assert running(one, K.VALUE_LOGPROB, Weights(weight=0.1)) == pytest.approx([0.1, 0.2])
-    assert running(one, K.ORACLE, W) == [0.5, 0.6]
-    assert running(one, K.RANDOM, W) == running(one, K.RANDOM, W) != running(line(0, True, luck=0.4), K.RANDOM, W)
+    assert running(one, Scoring(K.VALUE)) == [0.1, 0.4]
+    assert running(one, Scoring(K.LOGPROB)) == [0.0, -2.0]
+    assert running(one, Scoring(K.VALUE_LOGPROB, weight=0.1)) == pytest.approx([0.1, 0.2])
+    assert running(one, Scoring(K.ORACLE)) == [0.5, 0.6]
+    assert (
+        running(one, Scoring(K.RANDOM))
+        == running(one, Scoring(K.RANDOM))
+        != running(line(0, True, luck=0.4), Scoring(K.RANDOM))
+    )
 
 
 def test_an_answer_is_what_was_done_not_what_was_thought() -> None:
@@ -94,32 +98,35 @@ def test_success_and_tokens_are_means_over_all_groups() -> None:
         [*THREE, line(0, True, (0, 0.1, 0))],
         [line(1, True, (0, 0.2, 0), tokens=(1, 2)), line(1, False, (0, 0.1, 0))],
     ]
-    point = best_of_n.point(tasks, K.VALUE, 2, W, value_tokens=7.0)
+    point = best_of_n.point(tasks, Scoring(K.VALUE), 2, value_tokens=7.0)
     assert point.success == (0.0, 1.0) and point.tokens == (20.0, 13.0) and point.value_tokens == 14.0
-    assert best_of_n.point(tasks, K.ORACLE, 2, W, 7.0) == Point(
+    assert best_of_n.point(tasks, Scoring(K.ORACLE), 2, 7.0) == Point(
         Agent.BEST_OF_N, K.ORACLE, 2, (1.0, 1.0), (20.0, 13.0), 0.0
     )
-    assert math.isnan(best_of_n.point(tasks, K.VALUE, 4, W, 7.0).success[1]), "too few episodes are no failure"
+    assert math.isnan(best_of_n.point(tasks, Scoring(K.VALUE), 4, 7.0).success[1]), "too few episodes are no failure"
 
 
 def test_a_value_that_knows_beats_chance_and_is_below_the_oracle() -> None:
     tasks = world(300, 4, skill=0.5)
-    rate = {kind: np.mean(best_of_n.point(tasks, kind, 4, W, 0.0).success) for kind in (K.RANDOM, K.VALUE, K.ORACLE)}
+    rate = {
+        kind: np.mean(best_of_n.point(tasks, Scoring(kind), 4, 0.0).success) for kind in (K.RANDOM, K.VALUE, K.ORACLE)
+    }
     assert rate[K.RANDOM] + 0.15 < rate[K.VALUE] < rate[K.ORACLE]
-    blind = best_of_n.point(world(300, 4, skill=0.0), K.VALUE, 4, W, 0.0)
+    blind = best_of_n.point(world(300, 4, skill=0.0), Scoring(K.VALUE), 4, 0.0)
     assert abs(float(np.mean(blind.success)) - 0.4) < 0.08, "the control: a value that knows nothing is chance"
 
 
 def test_the_weight_is_chosen_by_what_helps() -> None:
-    weights = best_of_n.choose_weight(world(300, 4, skill=0.0), K.VALUE_LOGPROB, 4, W)
-    tried = best_of_n.candidates(world(300, 4, skill=0.0), K.VALUE_LOGPROB, W)
+    weights = best_of_n.choose_weight(world(300, 4, skill=0.0), Scoring(K.VALUE_LOGPROB), 4)
+    tried = best_of_n.candidates(world(300, 4, skill=0.0), Scoring(K.VALUE_LOGPROB))
     assert weights.weight in [w.weight for w in tried[4:]], "a value that knows nothing should count little"
-    good = best_of_n.choose_weight(world(300, 4, skill=3.0), K.VALUE_LOGPROB, 4, W)
+    good = best_of_n.choose_weight(world(300, 4, skill=3.0), Scoring(K.VALUE_LOGPROB), 4)
     assert good.weight <= tried[-1].weight / 50
     mixed = world(400, 4, skill=0.4, seed=3)
-    chosen = best_of_n.choose_weight(world(400, 4, skill=0.4, seed=2), K.VALUE_LOGPROB, 4, W)
+    chosen = best_of_n.choose_weight(world(400, 4, skill=0.4, seed=2), Scoring(K.VALUE_LOGPROB), 4)
     rate = {
-        k: np.mean(best_of_n.point(mixed, k, 4, chosen, 0.0).success) for k in (K.VALUE, K.LOGPROB, K.VALUE_LOGPROB)
+        k: np.mean(best_of_n.point(mixed, replace(chosen, kind=k), 4, 0.0).success)
+        for k in (K.VALUE, K.LOGPROB, K.VALUE_LOGPROB)
     }
     assert rate[K.VALUE_LOGPROB] > max(rate[K.VALUE], rate[K.LOGPROB])
 
@@ -133,20 +140,20 @@ def test_the_threshold_loses_no_more_than_it_may() -> None:
         line(400 + i, False, (0.9, v, 0.0), tokens=(2, 4)) for i, v in enumerate((0.1, 0.2, 0.4, 0.6, 0.75, 0.9) * 100)
     ]
     lines = [*won, *lost]
-    (level, _) = early_stop.highest(lines, K.VALUE, W, 1, 0.0)
+    (level, _) = early_stop.highest(lines, Scoring(K.VALUE), 1, 0.0)
     assert level.threshold == 0.3 and early_stop.saved(lines, level) == pytest.approx(2 * 4 / 36)
-    (level, _) = early_stop.highest(lines, K.VALUE, W, 1, 0.1)
+    (level, _) = early_stop.highest(lines, Scoring(K.VALUE), 1, 0.1)
     assert level.threshold == 0.3, "a tenth would be lost here, and on other tasks as easily more"
-    (level, _) = early_stop.highest(lines, K.VALUE, W, 1, 0.13)
+    (level, _) = early_stop.highest(lines, Scoring(K.VALUE), 1, 0.13)
     assert level.threshold == 0.5 and early_stop.saved(lines, level) == pytest.approx(3 * 4 / 36)
     assert [level.turns(x) for x in lost[:6]] == [1, 1, 1, 2, 2, 2] and level.turns(won[0]) == 1
-    figures = early_stop.figures([[x] for x in lines], level)
+    figures = early_stop.figures(lines, level)
     assert figures["success_lost"].mean == pytest.approx(0.1) and figures["failing_stopped"].mean == pytest.approx(0.5)
     assert figures["failing_saved"].mean == pytest.approx(12 / 36) and figures["tokens_saved"].mean == pytest.approx(
         16 / 60
     )
     assert figures["failing_saved"].low < 12 / 36 < figures["failing_saved"].high
-    everything = early_stop.highest([*lost], K.VALUE, W, 1, 0.0)[0]
+    everything = early_stop.highest([*lost], Scoring(K.VALUE), 1, 0.0)[0]
     assert everything.threshold == math.inf and early_stop.saved(lost, everything) == pytest.approx(24 / 36)
 
 
@@ -158,12 +165,12 @@ def test_where_values_fall_with_the_turns_the_rank_within_a_turn_tells_more() ->
         won = i % 4 < 2
         values = [0.9 - 0.2 * k + 0.15 * won + 0.05 * rng.random() for k in range(5)]
         lines.append(line(i, won, (*values, 0.0), logps=(-1.0,) * 5))
-    level, turn = early_stop.highest(lines, K.VALUE, W, 2, 0.0)
+    level, turn = early_stop.highest(lines, Scoring(K.VALUE), 2, 0.0)
     assert early_stop.saved(lines, turn) > 0.5 > early_stop.saved(lines, level) + 0.2
-    assert early_stop.choose(lines, K.VALUE, [W], 2, 0.0) == turn
+    assert early_stop.choose(lines, [Scoring(K.VALUE)], 2, 0.0) == turn
     other = [line(i, x.success > 0, x.values, x.logps) for i, x in enumerate(lines[::-1])]
     assert early_stop.saved(other, turn) > 0.5
-    assert early_stop.saved(lines, early_stop.choose(lines, K.RANDOM, [W], 2, 0.0)) < 0.1, "the control"
+    assert early_stop.saved(lines, early_stop.choose(lines, [Scoring(K.RANDOM)], 2, 0.0)) < 0.1, "the control"
 
 
 def test_what_was_allowed_on_validation_tasks_is_lost_on_others() -> None:
@@ -174,10 +181,10 @@ def test_what_was_allowed_on_validation_tasks_is_lost_on_others() -> None:
         return [line(i, rng.random() < 0.5, [rng.random() for _ in range(21)], (-1.0,) * 20) for i in range(n)]
 
     valid, test = played(0, 200), played(1, 600)
-    _, turn = early_stop.highest(valid, K.VALUE, W, 1, 0.0)
-    itself = early_stop.at_most(valid, replace(turn, of_turn=early_stop.ladder(valid, K.VALUE, W)), 0.0)
+    _, turn = early_stop.highest(valid, Scoring(K.VALUE), 1, 0.0)
+    itself = early_stop.at_most(valid, replace(turn, of_turn=early_stop.ladder(valid, Scoring(K.VALUE))), 0.0)
     lost = {
-        name: early_stop.figures([[x] for x in test], stop)["success_lost"].mean
+        name: early_stop.figures(test, stop)["success_lost"].mean
         for name, stop in {"turn": turn, "itself": itself}.items()
     }
     assert lost["turn"] <= 0.03 < 0.06 < lost["itself"]
@@ -188,7 +195,7 @@ def test_what_was_allowed_on_validation_tasks_is_lost_on_others() -> None:
 
 def found() -> StudyResult:
     tasks = world(60, 4, skill=1.0)
-    points = [best_of_n.point(tasks, kind, n, W, 3.0) for kind in (K.RANDOM, K.LOGPROB, K.VALUE) for n in (2, 4)]
+    points = [best_of_n.point(tasks, Scoring(kind), n, 3.0) for kind in (K.RANDOM, K.LOGPROB, K.VALUE) for n in (2, 4)]
     return StudyResult(points, weights={K.VALUE_LOGPROB: 0.5})
 
 
@@ -198,7 +205,8 @@ def test_differences_are_paired_and_at_the_same_budget() -> None:
     value = next(r for r in rows if r.scorer == K.VALUE and r.budget == 4)
     assert set(value.over) == {K.RANDOM, K.LOGPROB} and value.over[K.RANDOM].low > 0
     one, same = found().points[0], found().points[0]
-    assert (gain(one, same).low, gain(one, same).high) == (0, 0), "nothing differs from itself"
+    gain = bootstrap_gain(one.success, same.success)
+    assert (gain.low, gain.high) == (0, 0), "nothing differs from itself"
 
 
 def test_files_hold_what_was_found(tmp_path: Path) -> None:
@@ -221,12 +229,12 @@ def test_files_hold_what_was_found(tmp_path: Path) -> None:
         (("--agent", "tot", "--scorer", "majority"), "tot cannot use the scorer majority"),
         (("--agent", "tot", "--scorer", "value", "value"), "named twice"),
         (("--agent", "best-of-n", "--samples", "3"), "samples only works with react and early-stop"),
-        (("--agent", "best-of-n", "--best-of-n.n", "1"), "n must be different numbers from 2 on"),
+        (("--agent", "best-of-n", "--best-of-n.n", "1"), "--best-of-n.n must be different numbers from 2 to 10000"),
         (("--agent", "best-of-n", "--tot.branch", "3"), "unknown flag --tot.branch"),
         (("--agent", "tot", "--scorer", "value", "--logprob.form", "sum"), "unknown flag --logprob.form"),
         (("--agent", "tot", "--scorer", "value", "--validation.tasks", "9"), "unknown flag --validation.tasks"),
         (("--best-of-n.n", "2"), "unknown flag --best-of-n.n"),
-        (("--agent", "early-stop", "--early-stop.max-loss", "1"), "max_loss must lie in 0..1"),
+        (("--agent", "early-stop", "--early-stop.max-loss", "1"), "--early-stop.max-loss must lie in 0..1"),
         (("--agent", "early-stop", "--scorer", "end_value"), "early-stop cannot use the scorer end_value"),
     ],
 )

@@ -32,6 +32,9 @@ def test_equal_values_have_no_spread_and_the_seed_decides() -> None:
     assert bootstrap(values) == bootstrap(values) != bootstrap(values, seed=1)
     with pytest.raises(ValueError, match="at least one"):
         bootstrap([])
+    assert bootstrap([1.0, float("nan"), 0.0]) == bootstrap([1.0, 0.0])
+    with pytest.raises(ValueError, match="at least one"):
+        bootstrap([float("nan")])
 
 
 def test_a_gain_is_measured_on_paired_tasks() -> None:

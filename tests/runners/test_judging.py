@@ -41,7 +41,7 @@ def labels_of(folder: Path) -> list[list[bool | None]]:
 
 
 def test_an_endpoint_judges_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("TURNWISE_KEY_127_0_0_1", KEY)
 
     def last_is_bad(asked: Asked, before: int) -> Answer:
         if not asked.steps:
@@ -69,9 +69,8 @@ def test_an_endpoint_judges_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_cannot_be_read_is_counted_and_teaches_nothing(tmp_path: Path) -> None:
-    """An unreadable judge leaves GRPO behind, bit for bit; a readable one does not."""
-    plain = tmp_path / "grpo"
-    finished(plain, "--algo", "grpo")
+    """Unreadable judges leave the outcome alone, all of them the same bits; a readable one does not."""
+    plain = tmp_path / "adca-I cannot tell."
     for reply, same in (("I cannot tell.", True), ("", True), (None, False)):
         folder = tmp_path / f"adca-{reply}"
         script = praise if reply is None else (lambda asked, _, reply=reply: Answer(reply))
@@ -102,7 +101,7 @@ def test_only_the_first_passes_are_judged(tmp_path: Path) -> None:
     with judge_server() as server:
         argv = (*endpoint(server.url), "--adca.prm-epoch", "1", "--updates", "9", "--eval-every", "0")
         with training(tmp_path / "run", *argv, "--test-tasks", "0", text=text) as run:
-            tasks = len(run.stream.tasks)
+            tasks = len(run.stream.streams["identity"].tasks)
             run.run()
     found = [row for row in rows(tmp_path / "run") if row["kind"] == "update"]
     asked = [row["judge_asked"] for row in found]
@@ -171,7 +170,7 @@ def test_a_run_with_a_judge_resumes_to_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_the_policy_judges_itself(tmp_path: Path) -> None:
-    """So small a model says nothing readable: that is counted, and what is learned is GRPO's."""
+    """So small a model says nothing readable: that is counted, and what is learned is what any silent judge leaves."""
     argv = ("--updates", "2", "--judge.max-reply-tokens", "8", "--judge.concurrent", "16")
     found = finished(tmp_path / "self", "--algo", "adca", "--judge.kind", "policy", *argv)
     for row in found:
@@ -181,8 +180,11 @@ def test_the_policy_judges_itself(tmp_path: Path) -> None:
     with training(tmp_path / "said", "--algo", "adca", "--judge.kind", "policy", *argv) as run:
         run.next_update()
         assert "judge" in run.advisor.given
-    finished(tmp_path / "grpo", "--algo", "grpo", "--updates", "2")
-    assert fingerprint(tmp_path / "self") == fingerprint(tmp_path / "grpo")
+    with judge_server(lambda asked, _: Answer("")) as server:
+        finished(tmp_path / "silent", *endpoint(server.url), "--updates", "2")
+    assert fingerprint(tmp_path / "self") == fingerprint(tmp_path / "silent")
+    finished(tmp_path / "off", "--algo", "adca", "--adca.no-enable", "--updates", "2")
+    assert fingerprint(tmp_path / "self") != fingerprint(tmp_path / "off"), "the control: GRPO has another deviation"
 
 
 def test_an_earlier_runs_critic_judges(tmp_path: Path) -> None:

@@ -6,21 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from run_cases import gradient, same, settings, training
+from run_cases import gradient, played, same, settings, training
 
-from agents.engine import SamplingSettings
-from agents.tree import Kind
-from agents.tree.merge import Tree, grow
+from agents.tree import Batch, Kind
+from agents.tree.merge import Tree
+from algorithms.formulas.maths import Moments
 from algorithms.formulas.mismatch import Correction
+from algorithms.selfac import SelfAC, TurnCredit
 from runners.command_line.errors import UserError
-from runners.training.run import Training
+from runners.settings.fitting import check_fit
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-
-
-def played(run: Training) -> list[Tree]:
-    run.controller.load(0, run.model.policy_state())
-    return grow(run.controller.play(run.jobs(), SamplingSettings()).episodes)
 
 
 def shifted(trees: Sequence[Tree], by: float) -> None:
@@ -63,16 +59,38 @@ def test_a_correction_weighs_what_the_engine_disagrees_in(tmp_path: Path, algo: 
         (("--correction-low", "0.5"), "only works with correction token_mask or sequence_mask"),
         (("--correction-high", "3"), "only works with a correction"),
         (("--correction", "token_truncate", "--correction-high", "0.5"), "correction_high above 1"),
+        (("--masked", "counted"), "only works with correction token_mask or sequence_mask"),
+        (("--algo", "grpo", "--grpo.discount", "0.5"), "--grpo.discount only works with baseline none"),
+        (("--algo", "ppo", "--correction", "token_mask"), "ppo values every sampled token"),
     ],
 )
 def test_a_bound_without_effect_is_an_error(tmp_path: Path, argv: tuple[str, ...], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        settings(tmp_path / "run", *argv)
+        check_fit(settings(tmp_path / "run", *argv))
 
 
-def test_the_first_minibatch_needs_no_forward_of_its_own(tmp_path: Path) -> None:
-    with training(tmp_path / "run", "--minibatches", "2") as run:
+@pytest.mark.parametrize(("over", "passes"), [("update", 4), ("minibatch", 3)])
+def test_a_minibatch_needs_a_forward_of_its_own_where_it_is_not_the_first(
+    tmp_path: Path, over: str, passes: int
+) -> None:
+    """Two of the update, and the old numbers of the second minibatch; of both, where all are normalised together."""
+    with training(tmp_path / "run", "--minibatches", "2", "--selfac.normalize-over", over) as run:
         trees, counters = played(run), run.model.counters
         before = counters.passes
         run.learner.learn(2, trees)
-        assert counters.passes - before == 3  # two of the update, and the old numbers of the second minibatch
+        assert counters.passes - before == passes
+
+
+def test_an_update_is_normalised_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three minibatches takes the moments of all turns that were played."""
+    took: list[float] = []
+
+    def scaled(self: SelfAC, batch: Batch, credit: TurnCredit, over: Moments) -> TurnCredit:
+        took.append(float(over.count))
+        return replace(credit, over=over)
+
+    monkeypatch.setattr(SelfAC, "scaled", scaled)
+    with training(tmp_path / "run", "--minibatches", "3") as run:
+        trees = played(run)
+        run.learner.learn(2, trees)
+        assert took == [sum(len(path) for tree in trees for _, path in tree.paths)] * 3

@@ -11,7 +11,7 @@ from agent_envs import registry
 from agent_envs.identity.env import IdentityEnv
 from runners.command_line.errors import UserError
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 
 class BlindEnv(IdentityEnv):

@@ -15,17 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from scripted_engine import FakeEngine
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
 from agent_envs.identity.env import IdentityEnv
+from agent_envs.wiki.config import WikiConfig
 from agents.rollout.play import rollout
 from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree.episode import Episode, Job
 from runners.command_line.errors import run_program
-from runners.play import Game, main, shown
+from runners.play import Game, main, shown, wrapped
 
 HERE = Path(__file__).resolve().parents[2]
 ESCAPE = "\x1b]0;owned\x07\x1b[31mred\x1b[2J \u202egnol\u202c [bold]markup[/bold]"
@@ -124,11 +127,12 @@ PLAYED = {
 @pytest.mark.parametrize("case", PLAYED)
 def test_a_person_reads_what_an_agent_reads(case: str, place: Path) -> None:
     name, language, turns = PLAYED[case]
-    env = registry.make(name)
+    settings = ("--wiki.languages", language)
+    env = registry.make(name, WikiConfig(languages=(language,)))
     task = next(task for task in env.tasks("test") if task.language == language)
     episode = agent(env, task.id, turns)
     assert len(episode.turns) == len(turns)
-    done = piped(place, turns, "--env", name, "--task", task.id)
+    done = piped(place, turns, "--env", name, *settings, "--task", task.id)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     head, _, rest = done.stdout.partition("\n\n")
     assert head == f"{name}, task {task.id}; :help explains what can be typed"
@@ -220,6 +224,19 @@ def test_commands_are_no_turns() -> None:
     assert "takes" not in said and "hint: <think>" in said and "no turn has been played yet" in said
     assert said.count("── task ──") == 2 and "no command :what⟨U+001B⟩[2J: :help names them" in said
     assert said.rstrip().endswith("success: no verdict, reward 0, turns 0")
+
+
+def test_calls_of_tools_are_turns_where_they_are_asked_for() -> None:
+    call = '{"name": "SAY", "arguments": {"word": "red"}}'
+    lines, out = iter([call, '{"name": "SAY"}', "SAY(red)", ":quit"]), []
+    game = Game(IdentityEnv(), lambda: next(lines), out.append)
+    game.play(0, {"split": "test", "tools": True})
+    written = "".join(out)
+    assert '"parameters"' in written and "<action>" not in written
+    assert game.now.turns == 3 and written.count("invalid action: no action\n") == 1
+    game = Game(IdentityEnv(), iter([call, ":quit"]).__next__, out.append)
+    game.play(0, {"split": "test"})
+    assert "invalid action" in "".join(out), "the control: without tools it is no action"
 
 
 def test_undo_goes_back_as_if_nothing_had_been_said() -> None:
@@ -320,7 +337,8 @@ def test_on_a_terminal_nothing_of_the_environment_is_obeyed(terminals: Any) -> N
     everything += terminal.seen
     for part in (ESCAPE, "\x1b", "\x07", "\u202e"):
         assert part.encode() not in everything, part
-    assert everything.count("⟨U+001B⟩[31mred⟨U+001B⟩[2J ⟨U+202E⟩gnol⟨U+202C⟩ [bold]markup[/bold]".encode()) == 2
+    words = " ".join(everything.decode().split())  # lines are broken between words
+    assert words.count("⟨U+001B⟩[31mred⟨U+001B⟩[2J ⟨U+202E⟩gnol⟨U+202C⟩ [bold]markup[/bold]") == 2
     assert ESCAPE.encode() in f"what a plain print would send: {ESCAPE}".encode()
     terminal.type("\x04")  # Ctrl-D
     terminal.until("success: no verdict, reward ")
@@ -328,16 +346,25 @@ def test_on_a_terminal_nothing_of_the_environment_is_obeyed(terminals: Any) -> N
 
 
 def test_a_chinese_turn_on_a_terminal_and_ctrl_c(terminals: Any) -> None:
-    env = registry.make("wiki")
-    task = next(task for task in env.tasks("test") if task.language == "zh")
-    terminal = terminals("--env", "wiki", "--task", task.id)
+    task = registry.make("wiki", WikiConfig(languages=("zh",))).tasks("test")[0]
+    terminal = terminals("--env", "wiki", "--wiki.languages", "zh", "--task", task.id)
     terminal.until(task.prompt)
     terminal.until("> ")
     terminal.type("搜索(没有这个)\n")
     terminal.until("没有结果")
-    terminal.until("\r\n> ")
+    terminal.until("\r\n9 turns left> ")
     terminal.idle()
     terminal.type("\x03")  # Ctrl-C
     terminal.until("── stopped ──")
     terminal.until("turns 1")
     assert terminal.process.wait(20) == 0 and b"Traceback" not in terminal.seen
+
+
+def test_lines_are_broken_between_words() -> None:
+    console = Console(width=20, file=io.StringIO())
+    text = "a line of several words, and one that_is_much_longer_than_a_line [bold]x[/]"
+    pieces = wrapped(text, console)
+    assert all(len(piece) <= 20 for piece in pieces) and pieces[0].strip() == "a line of several"
+    assert "".join(pieces).replace(" ", "") == text.replace(" ", ""), "nothing is lost, and no markup is obeyed"
+    assert wrapped("", console) == [""]
+    assert all(cell_len(piece) <= 20 for piece in wrapped("搜索" * 15, console))

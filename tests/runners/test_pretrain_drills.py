@@ -32,7 +32,7 @@ def test_tasks_without_an_exercise_are_passed_over() -> None:
 
 def test_how_many_texts_acts_on_exercises_only() -> None:
     assert PretrainSettings(drill_texts=5).drill_texts == 5
-    with pytest.raises(ValueError, match="drill_texts must be at least 0, not -1"):
+    with pytest.raises(ValueError, match="drill_texts must be from 0 to 10000000, not -1"):
         PretrainSettings(drill_texts=-1)
     with pytest.raises(ValueError, match="drill_texts only works with drills above 0"):
         PretrainSettings(drill_texts=5, drills=0.0)
@@ -42,7 +42,7 @@ def test_to_read_acts_on_exercises_only(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="read only works with drills above 0"):
         PretrainSettings(read=0.5, drills=0.0)
     with pytest.raises(SettingsError, match="identity has no reading exercises"):
-        _make(IdentityEnv(), PretrainSettings(read=0.5, demonstrations=4, steps=1), Console(quiet=True), tmp_path)
+        _make([IdentityEnv()], PretrainSettings(read=0.5, demonstrations=4, steps=1), Console(quiet=True), tmp_path)
 
 
 def test_what_is_read_are_the_texts_of_exercises_without_their_first_token() -> None:
@@ -64,7 +64,7 @@ def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
 
 @pytest.mark.parametrize("name", ["read", "recall", "predict"])
 def test_a_weight_below_nothing_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"pretrain: {name} must be at least 0, not -0.1"):
+    with pytest.raises(ValueError, match=f"pretrain: {name} must be from 0 to 1000000.0, not -0.1"):
         PretrainSettings(**{name: -0.1})
 
 
@@ -101,5 +101,5 @@ def test_the_beginning_of_a_turn_belongs_to_the_state_before_it() -> None:
 
 def test_only_what_has_an_expert_can_be_cloned() -> None:
     env = type("Unshown", (IdentityEnv,), {"expert": TextEnv.expert})()
-    with pytest.raises(SettingsError, match="identity has no scripted expert to clone: name a model with --model"):
-        ensure_tiny(env, PretrainSettings(), Console(file=io.StringIO()))
+    with pytest.raises(SettingsError, match="identity has no scripted expert for behaviour cloning: name a model"):
+        ensure_tiny([env], PretrainSettings(), Console(file=io.StringIO()))

@@ -9,27 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from run_cases import SMALL, rows, settings, training
+from run_cases import SMALL, played, rows, settings, training
 from torch import Tensor
 
-from agents.engine import SamplingSettings
 from agents.model.separate_critic import FILE
 from agents.tree.chunked_backward import forward_parts
-from agents.tree.merge import Tree, grow
 from runners.command_line.errors import UserError
 from runners.run_folder import checkpoint
+from runners.run_folder.checkpoint import OPTIMIZER
 from runners.train import begin
 from runners.training.replay import Kept, Replay
-from runners.training.run import OPTIMIZER, Training
 
 pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 REPLAY = ("--replay-steps", "3", "--replay-updates", "2")
-
-
-def played(run: Training) -> list[Tree]:
-    run.controller.load(0, run.model.policy_state())
-    return grow(run.controller.play(run.jobs(), SamplingSettings()).episodes)
 
 
 def trained(folder: Path, *argv: str, updates: int = 1) -> tuple[dict[str, Tensor], list[Tensor], dict[str, float]]:
@@ -156,8 +149,8 @@ def test_the_last_updates_are_kept_and_each_minibatch_is_drawn_equally_often(tmp
     [
         (("--replay-updates", "2"), "only work with replay_steps"),
         (("--replay-body",), "only work with replay_steps"),
-        (("--replay-steps", "-1"), "replay_steps must be at least 0, not -1"),
-        (("--replay-steps", "1", "--replay-updates", "0"), "replay_updates must be at least 1"),
+        (("--replay-steps", "-1"), "--replay-steps must be at least 0, not -1"),
+        (("--replay-steps", "1", "--replay-updates", "0"), "--replay-updates must be at least 1"),
     ],
 )
 def test_settings_without_effect_are_errors(tmp_path: Path, argv: tuple[str, ...], said: str) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from agent_envs.isolation.faults import FaultKind, Stage
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Fault, Job
 from runners.command_line.errors import UserError
-from runners.run_folder.folder import hold, open_run_folder
+from runners.run_folder.folder import LOCK, fresh_folder, hold
+from runners.settings.run_settings import Train
+from runners.training.advice import Advisor
+from runners.training.closing import closing, draw_curve
 from runners.training.columns import COLUMNS
-from runners.training.curve import draw_curve
 from runners.training.learner import Credited
 from runners.training.report import Report, versions
 
@@ -105,13 +108,75 @@ def test_versions_name_what_decides_a_run() -> None:
 
 def test_a_run_folder_is_new(tmp_path: Path) -> None:
     fresh = tmp_path / "a" / "b"
-    assert open_run_folder(fresh) == fresh and list(fresh.iterdir()) == []
-    assert open_run_folder(fresh) == fresh  # empty is new enough
+
+    def opened(folder: Path) -> bool:
+        with fresh_folder(folder) as made:
+            return made == folder and not [path for path in made.iterdir() if path.name != LOCK]
+
+    assert opened(fresh)
+    assert opened(fresh)  # empty is new enough
     with hold(fresh), pytest.raises(UserError, match="by another process"):
         hold(fresh)
-    assert open_run_folder(fresh) == fresh  # and so is one that was only held
+    assert opened(fresh)  # and so is one that was only held
     (fresh / "x").touch()
     with pytest.raises(UserError, match="not empty"):
-        open_run_folder(fresh)
-    with pytest.raises(UserError, match="cannot write the run folder"):
-        open_run_folder(fresh / "x" / "run")
+        opened(fresh)
+    with pytest.raises(UserError, match="cannot write the folder"):
+        opened(fresh / "x" / "run")
+    assert (fresh / "x").exists()
+
+
+def test_a_failed_start_leaves_no_folder(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for folder, left in ((tmp_path / "a" / "b", [kept]), (kept, [kept])):
+        with pytest.raises(KeyboardInterrupt), fresh_folder(folder):
+            (folder / "checkpoints" / "new").mkdir(parents=True)
+            (folder / "metrics.jsonl").touch()
+            raise KeyboardInterrupt
+        assert list(tmp_path.iterdir()) == left and not list(kept.iterdir())
+    # What another process began there in the meantime stays.
+    with pytest.raises(UserError, match="by another process"), fresh_folder(kept), hold(kept):
+        hold(kept)
+    with hold(kept) as _, pytest.raises(UserError, match="stopped"), fresh_folder(kept):
+        raise UserError("stopped")
+    assert [path.name for path in kept.iterdir()] == [LOCK]
+
+
+def test_the_end_of_a_run_says_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = {"mean": 0.946, "low": 0.93, "high": 0.97}
+    summary = {"start": {"sampled": {"mean": 0.5, "low": 0.4, "high": 0.6}}, "final": {"sampled": figures}}
+    monkeypatch.setattr(sys, "argv", ["turnwise train", "--env", "wiki"])
+    lines = list(closing(Train(), tmp_path, summary, tmp_path / "view.html"))
+    assert lines[0] == "wiki, selfac: success on test tasks, sampled: 0.50 → 0.95 [0.93, 0.97]"
+    assert f"next:    turnwise evaluate --model {tmp_path}    " in "\n".join(lines)
+    monkeypatch.setattr(sys, "argv", ["runners/train.py"])
+    monkeypatch.setattr(sys, "executable", "/there/bin/python")
+    lines = list(closing(Train(), tmp_path, {"start": {}, "final": {}}, tmp_path / "view.html"))
+    assert "not measured" in lines[0] and "there/bin/python runners/evaluate.py --model" in "\n".join(lines)
+
+
+HEALTHY = {"turns": 3.0, "invalid": 0.2, "success": 0.5, "reward_std": 0.5, "grad_norm": 1.0, "seconds_env": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"invalid": 1.0, "success": 0.0, "reward_std": 0.0}, "every action was invalid"),
+        ({"success": 0.0, "reward_std": 0.0}, "all had the same reward"),
+        ({"grad_norm": 0.0}, "the adapter never moved"),
+        ({}, None),
+        ({"success": 0.0}, None),
+    ],
+)
+def test_a_run_in_which_nothing_can_be_learned_says_so(row: dict[str, float], says: str | None) -> None:
+    out = io.StringIO()
+    advisor = Advisor(Train(), Console(file=out, width=500))
+    stuck, well = {**HEALTHY, "seconds_rollout": 1.0, **row}, {**HEALTHY, "seconds_rollout": 1.0}
+    for each in (stuck, well, stuck, well):
+        advisor.look_at(each)
+    assert out.getvalue() == "", "two in a row are needed"
+    for _ in range(4):
+        advisor.look_at(stuck)
+    assert out.getvalue().count("taught nothing") == (says is not None), "once, and only where it is true"
+    assert says is None or says in out.getvalue()

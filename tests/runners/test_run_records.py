@@ -96,7 +96,7 @@ def test_an_episode_counted_twice_is_an_error(tmp_path: Path) -> None:
     twice, strange, doubled = ids(0), ids(7), ids(1, 1)
     for wrong in (
         lambda: ledger.train(1, twice),
-        lambda: ledger.drop(1, *strange, "?"),
+        lambda: ledger.drop(1, strange[0], "?"),
         lambda: ledger.train(1, doubled),
     ):
         with pytest.raises(LedgerError, match="not open"):

@@ -11,7 +11,7 @@ from run_cases import settings
 from runners.command_line.errors import UserError
 from runners.training.run import Training
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 
 def trained(folder: Path, *argv: str) -> tuple[str, list[dict[str, float]]]:
@@ -49,8 +49,8 @@ def test_of_whole_samples_nothing_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("--top-p", "0"), "top_p must lie above 0 and up to 1, not 0.0"),
-        (("--top-k", "-1"), "top_k must not be negative, but is -1"),
+        (("--top-p", "0"), "--top-p must lie above 0 and up to 1, not 0.0"),
+        (("--top-k", "-1"), "--top-k must not be negative, but is -1"),
         (("--temperature", "0"), "temperature must be above 0 and finite, not 0.0"),
     ],
 )

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from run_cases import fingerprint, gradient, settings, training
+from run_cases import fingerprint, gradient, jobs, settings, training
 from safetensors.torch import save
 
 from agents.model.adapter_io import HEAD
-from agents.rollout.search.scorers import ByValue
 from agents.tree.episode import Searched
 from agents.tree.merge import grow
 from runners.command_line.errors import UserError
 from runners.workers.serve import WorkerSetup
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 TOT = (
     *("--agent", "tot", "--tot.branch", "3", "--episodes", "8"),
     *("--updates", "2", "--eval-every", "0", "--test-tasks", "0"),
@@ -77,7 +76,7 @@ def test_one_action_for_every_state_is_a_run_without_a_search(tmp_path: Path) ->
     }.items():
         with training(tmp_path / name, *argv) as run:
             run.controller.load(0, run.policy())
-            played = run.controller.play(run.jobs(), run.train.sampling(), plan=run.plan, search=run.search)
+            played = run.controller.play(jobs(run), run.train.sampling(), plan=run.plan, search=run.search)
             found[name] = [e.texts for e in played.episodes], gradient(run.learner, grow(played.episodes))
     assert found["react"][0] == found["one"][0] != found["two"][0]
     for a, b in zip(found["react"][1], found["one"][1], strict=True):
@@ -96,12 +95,12 @@ def test_a_search_is_led_by_the_value_head_that_was_sent(tmp_path: Path) -> None
         worker = setup.make()
         try:
             data = save({k: v.cpu().contiguous() for k, v in run.model.adapter_state().items()})
-            jobs = run.jobs()[:2]
+            first = jobs(run)[:2]
             run.controller.load(0, run.policy())
-            here = run.controller.play(jobs, run.train.sampling(), search=run.search).episodes
+            here = run.controller.play(first, run.train.sampling(), search=run.search).episodes
             worker.load(0, data, hashlib.sha256(data).hexdigest())
             lead = worker.scorer(run.search)
-            assert isinstance(lead, ByValue)
+            assert lead is not None and lead.additive, "the critic leads"
             mine = run.controller.workers._worker.scorer(run.search)  # type: ignore[attr-defined]
             chains = [e for e in here if isinstance(e, Searched)]
             assert lead.scores(chains) == pytest.approx(mine.scores(chains), abs=1e-5)

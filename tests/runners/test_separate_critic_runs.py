@@ -7,22 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
-from run_cases import training
+from run_cases import played, training
 from torch import Tensor
 
-from agents.engine import SamplingSettings
 from agents.model.separate_critic import FILE, SeparateActorCritic
-from agents.tree.merge import Tree, grow
 from runners.evaluation.policies import load_policies
 from runners.run_folder.runs import read_run
-from runners.training.run import Training
 
-pytestmark = pytest.mark.usefixtures("own_cache")
-
-
-def played(run: Training) -> list[Tree]:
-    run.controller.load(0, run.model.policy_state())
-    return grow(run.controller.play(run.jobs(), SamplingSettings()).episodes)
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.runs]
 
 
 def policy_after_an_update(folder: Path, *argv: str, together: bool = False) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from view_cases import ATTACK, SNEAKY, Recorded, record
 
 from agents.tree import Kind
 from agents.tree.merge import grow
-from runners import view
 from runners.command_line.errors import UserError, run_program
+from runners.view import main
+from runners.viewer import build as view
 from runners.viewer.merge import merge
 from runners.viewer.page import embed, render
 from runners.viewer.pieces import read_pieces
@@ -241,7 +243,7 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     ("line", "why"),
     [
         ('{"update": 1,', "line 2 is damaged"),
-        ("[]", r"line 2 is damaged \(it is no JSON object\)"),
+        ("[]", r"line 2 is damaged \(it is not a JSON object\)"),
         ('{"update": 1}', r"line 2 is damaged \(it has no 'update' or no 'task'\)"),
         ('{"update": 1, "task": "t"}', "neither 'turns' nor a 'fault'"),
         ('{"update": 1, "task": "t", "turns": [7]}', "no list of turns"),
@@ -270,6 +272,75 @@ def test_a_damaged_metric_is_named(copied: Path) -> None:
         file.write("{}\n")
     with pytest.raises(UserError, match=r"metrics.jsonl: line 5 is damaged \(it has no 'update'\)"):
         view.build(copied, 200)
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
+WRONG: tuple[Any, ...] = (None, True, -1, 2**40, 10**400, 1e308, "x", "1", [], ["x"], {}, {"a": []}, [[1]], [10**30])
+"""What stands in place of every value of a recorded line, in turn."""
+
+
+def replaced(value: Any, wrong: Any) -> Iterator[Any]:
+    """The value with one of its parts replaced, for every part; of a list, its first element and the last turn."""
+    yield wrong
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from ({**value, key: other} for other in replaced(part, wrong))
+    elif isinstance(value, list) and value:
+        yield from ([other, *value[1:]] for other in replaced(value[0], wrong))
+
+
+@pytest.mark.parametrize("name", ["episodes.jsonl", "metrics.jsonl", "base.json", "versions.json"])
+def test_a_foreign_value_is_shown_or_refused_in_one_line(name: str, copied: Path) -> None:
+    file = copied / name
+    text = file.read_text("utf-8") if file.exists() else '{"python": "3"}'
+    lines, refused, shown = [text] if name.endswith("n") else text.rstrip("\n").split("\n"), 0, 0
+    rows = [json.loads(line) for line in lines]
+    for at, row in enumerate(rows[:2]):
+        for wrong in WRONG:
+            for other in replaced(row, wrong):
+                changed = [*rows[:at], other, *rows[at + 1 :]]
+                file.write_text("".join(json.dumps(each) + "\n" for each in changed), "utf-8")
+                try:
+                    data_of(view.build(copied, 200)[0])
+                    shown += 1
+                except UserError as error:
+                    assert "\n" not in str(error) and str(copied) in str(error)
+                    refused += 1
+    assert shown and (refused or name in ("base.json", "versions.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("config.yaml", BOMB, "aliases"),
+        ("config.yaml", "a: " + "[" * 20_000, "nested too deeply"),
+        ("config.yaml", "a: " + "[" * 400 + "]" * 400, "nested too deeply|config.yaml"),
+        ("config.yaml", "a: " + "1" * 5000, "config.yaml"),
+        ("metrics.jsonl", '{"update": ' + "[" * 100_000, "metrics.jsonl|nested"),
+        ("episodes.jsonl", '{"update": 1, "task": "t", "fault": ' + '{"a": ' * 600 + "1" + "}" * 601, "nested"),
+        ("episodes.jsonl", '{"update": 1, "task": "t", "fault": ' + "[" * 100_000 + "\n", "episodes.jsonl|nested"),
+    ],
+)
+def test_endless_values_are_one_line(name: str, text: str, why: str, copied: Path) -> None:
+    (copied / name).write_text(text + "\n", "utf-8")
+    try:
+        page, _ = view.build(copied, 200)
+    except UserError as error:
+        assert re.search(why, str(error)) and "\n" not in str(error)
+    else:
+        assert len(page) < 2_000_000
+
+
+def test_nothing_is_written_through_a_link(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (copied / "view.html").symlink_to(precious)
+    with pytest.raises(UserError, match="symbolic link"):
+        view.write_page("<page>", copied / "view.html", follow=False)
+    assert precious.read_text() == "mine"
+    # A link that the user names is the user's own.
+    view.write_page("<page>", copied / "view.html", follow=True)
+    assert precious.read_text() == "<page>"
 
 
 def test_a_run_that_is_still_written_is_shown(copied: Path) -> None:
@@ -310,6 +381,6 @@ def test_a_mistake_is_one_line(
     argv = [a.replace("{run}", str(copied)).replace("{tmp}", str(tmp_path)) for a in arguments]
     monkeypatch.setattr(sys, "argv", ["view.py", *argv])
     with pytest.raises(SystemExit) as stop:
-        run_program(view.main)
+        run_program(main)
     said = capsys.readouterr().err
     assert stop.value.code == 2 and said.startswith("error: ") and said.count("\n") == 1 and why in said, said

@@ -18,6 +18,8 @@ from view_screenshots import pictures
 
 from runners import view
 
+pytestmark = pytest.mark.runs
+
 WIDE, PHONE = (1280, 860), (390, 844)
 VIEWS = ("", "#episodes", "#settings", *(f"#episode-{i}" for i in range(7)))
 

@@ -3,7 +3,8 @@
     python tests/runners/view_screenshots.py RUN docs/ [NAME]
 
 writes docs/view-NAME-curves.png, -tree.png and -tokens.png; NAME is the run's algorithm unless it is given. The tree is
-that of the last episode group in which some episodes succeeded and some did not, or else of the longest episode.
+that of the last episode group in which some episodes succeeded and some did not, or else of the longest
+episode that fits.
 """
 
 import sys
@@ -16,7 +17,7 @@ if __name__ == "__main__":
 
 from browser import Browser, chromium
 
-from runners.view import MAX_BYTES, build
+from runners.viewer.build import MAX_BYTES, build
 from runners.viewer.merge import merge
 from runners.viewer.read import choose, index_episodes, load, read_run
 
@@ -31,7 +32,8 @@ def best_row(run: Path) -> int:
     for group in groups:
         mixed = len({episode.success for episode in group}) > 1
         size = len(merge(group))
-        rank = (int(mixed), size if size <= 24 else 0)  # larger trees do not fit into a picture
+        fits = 24 if len(group) > 1 else 6  # states of a tree or a chain that a picture can show
+        rank = (int(mixed), size if size <= fits else 0)
         if rank > best_rank:
             best, best_rank = number, rank
         number += len(group)

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from agent_envs.actions import ActionError
 from agent_envs.code.arguments import file_and_range, old_and_new, text_and_file
-from agent_envs.code.hunks import hunks
-from agent_envs.code.snippets import pieces, snippet
+from agent_envs.code.hunks import hunks, pieces, snippet
 from agent_envs.code.view import cut, lines_of, numbered, occurrences, printed, text_of
 
 LINES = st.lists(st.sampled_from(["a", "b", "    c", "", "d" * 30]), max_size=30)

@@ -1,6 +1,8 @@
 """Verdicts: values come back as plain data and are compared on the host; nothing else is believed."""
 
+import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -145,10 +147,42 @@ def test_so_it_is_in_one_process_and_in_many(imports: str, sandbox: Sandbox) -> 
      "x.__class__", "(x for x in y).gi_frame", "__builtins__", "__import__('os')", "getattr(x, 'y')", "error.tb_frame",
      "try:\n    x\nexcept BaseException as e:\n    e.f_back", "async def f(): pass", "vars()", "exit()", "input()",
      "setattr(x, 'y', 1)", "type('X', (), {})", "x = (", "\0", "(" * 300, "breakpoint()", "eval('1')",
-     "delattr(x, 'y')"],
+     "delattr(x, 'y')", "from other import __builtins__ as b", "match x:\n    case object(__builtins__=b):\n        b",
+     "# coding: unicode_escape\n# \\u000aimport sys", "# coding: utf-7\n# +AAo-import sys +AAo-",
+     "class C:\n    def __del__(self):\n        import other\n        other.left = 1",
+     "class C:\n    @make\n    def __match_args__():\n        pass",
+     "def f():\n    try:\n        yield\n    finally:\n        import other\n        other.left = 1", "x = '\ud800'"],
 )  # fmt: skip
 def test_what_is_not_plain(text: str) -> None:
     assert not is_plain({"main.py": "def f(n):\n    return n\n", "other.py": text})
+
+
+@pytest.mark.parametrize("name", ["sys.py", "os.py", "builtins/__init__.py", "math.py", "main.so", "main.pyc"])
+def test_what_files_make_not_plain(name: str) -> None:
+    text = f"import {name.partition('.')[0].partition('/')[0]}\n"
+    assert not is_plain({"main.py": text, name: ""}) and is_plain({"main.py": "import mine", "mine.py": ""})
+
+
+KEEPS = "    try:\n        s.kept = s.kept + 1\n    except AttributeError:\n        s.kept = 1\n    return s.kept\n"
+HIDING = {
+    "names out of a module": {
+        "main.py": "from other import __builtins__ as b\ns = b['__import__']('sys')\ndef f(n):\n"
+    },
+    "a module that is there": {"main.py": "import sys as s\ndef f(n):\n", "sys.py": ""},
+    "a code of escapes": {"main.py": "# coding: unicode_escape\n# \\u000aimport sys as s\ndef f(n):\n"},
+    "an object's end": {
+        "main.py": "class S:\n    kept = 0\ns = S()\nclass C:\n    def __del__(self):\n        import main\n"
+        "        main.s.kept = 5\ndef f(n):\n    c = C()\n    c.c = c\n    waste = [[] for _ in range(3000)]\n"
+    },
+}
+
+
+@pytest.mark.parametrize("what", HIDING)
+def test_no_check_sees_what_another_left_where_it_hid_that_it_can(sandbox: Sandbox, what: str) -> None:
+    files = {"other.py": "", **HIDING[what]}
+    files["main.py"] += KEEPS
+    done = check(sandbox, files, [Case("main", f"f({n})", 1) for n in range(4)], seconds=2.0)
+    assert len({case.got for case in done}) == 1, done
 
 
 @pytest.mark.parametrize(
@@ -261,7 +295,60 @@ def test_reading_takes_no_longer_than_the_expected_value_allows() -> None:
         decode(colliding(2000), many)
     with pytest.raises(ValueError, match="no plain value"):
         decode('["d",[' + ",".join(['["i","1"]'] * 2000) + "]]", many)
-    assert decode(colliding(300)) == decode(colliding(300), set(range(300)))  # the controls
+    with pytest.raises(ValueError, match="no plain value"):
+        decode(colliding(300), set(range(300)))  # few enough keys, but not of so many hashes
+    with pytest.raises(ValueError, match="no plain value"):
+        decode('["d",[' + ",".join(f'["i","{(2**61 - 1) * at:x}"],null' for at in range(1, 30)) + "]]", many)
+    alike = {(2**61 - 1) * (number + 1) for number in range(300)}
+    assert decode(colliding(300)) == decode(colliding(300), alike) == alike  # the controls
+    assert decode(colliding(300), [1, {"a": {2: alike}}]) == alike
+
+
+def test_reading_a_verdict_has_a_deadline(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = judge.decode
+
+    def dripping(*given: Any) -> Any:
+        time.sleep(0.2)
+        return slow(*given)
+
+    monkeypatch.setattr(judge, "decode", dripping)
+    monkeypatch.setattr(judge, "_MOST_READING", 0.5)
+    done = ask(sandbox, "def f(n):\n    return n  # dripping\n", *range(30))
+    assert done[0] == Checked(True, "0") and done[-1] == Checked(False, "timeout")
+    assert sum(case.passed for case in done) <= 3
+
+
+def test_what_is_told_of_other_cases_is_no_reason_to_ask_again() -> None:
+    runs = []
+
+    class Full:
+        """A wall in which a case fills the output with what it tells of another one."""
+
+        capabilities = replace(shared_sandbox("namespace").capabilities, backend="landlock")
+
+        def run(self, argv: list[str], *_: Any, **__: Any) -> RunResult:
+            token = re.search(r"main\(b'(\w+)'", argv[2])
+            assert token is not None
+            runs.append(argv)
+            out = "\n{0} ready\n{0} 0 =null\n{0} again\n".format(token[1]).encode()
+            return RunResult(Status.OUTPUT_LIMIT, None, 9, out, b"", True, 0.0, 0.0, None)
+
+    cases = [Case("main", f"f({x})", 1) for x in range(3)]
+    done = check(Full(), {"main.py": "import sys  # full"}, cases)  # type: ignore[arg-type]
+    assert [one.got for one in done] == ["None", "too much output", "too much output"] and len(runs) == 3
+
+
+def test_reading_what_was_printed_takes_time_in_proportion_to_its_length() -> None:
+    token = b"0123456789abcdef"
+    said = b"\n%b 7 =null\n" % token
+    for filling in (b"\n", b" ", b"\n%b" % token, b"\n%b 1" % token, token + b" 1 "):
+        began = time.process_time()
+        assert judge._told(filling * ((4 << 20) // len(filling)) + said, token) == {7: "=null"}
+        assert time.process_time() - began < 2
+    assert judge._told(b"%b 3 =x\n%b 4 =y\n" % (token, token), token) == {3: "=x", 4: "=y"}
+    assert judge._told(b"x%b 3 =x\n%b 1 two words\n%b 123456789 =x\n%b 5 =cut" % ((token,) * 4), token) == {}
+    long = judge._told(b"%b 1 =%b\n" % (token, b"x" * (1 << 20)), token)[1]
+    assert not judge._judged(long, Case("main", "f(0)", 1)).passed and len(long) < 1 << 20
 
 
 DAEMON = """import os, time
@@ -277,26 +364,38 @@ LEAVES = {
     "a changed file": "open('main.py', 'a').write(chr(35))",
     "a file far away": "open(os.path.join(tempfile.gettempdir(), 'left'), 'w').close()",
     "a folder": "os.makedirs('a/b')",
+    "a file written by a mapping": "import mmap; f = open('data', 'r+b'); mmap.mmap(f.fileno(), 0)[:1] = b'x'",
+    "a file that is gone": "time.sleep(0.02); open('left', 'w').close(); os.unlink('left')",
+    "the mode of the folder": "os.chmod('.', 0o707)",
+    "when a file was read": "time.sleep(0.02); open('data').read()",
+    "marks of a stream": "fcntl.fcntl(0, fcntl.F_SETFL, os.O_NONBLOCK); fcntl.fcntl(1, fcntl.F_SETSIG, 33)",
+    "processes that have ended": "[os.fork() or os._exit(0) for _ in range(9)]; [os.wait() for _ in range(9)]",
     "a daemon": DAEMON.replace("{seconds}", "20"),
     "a daemon of a daemon": DAEMON.replace("{seconds}", "0"),
 }
 SEES = """
 def f(x):
-    import os, tempfile
-    found = [name for name in os.listdir('.') if name != 'main.py'] + os.listdir(tempfile.gettempdir())
+    import fcntl, os, tempfile, time
+    found = [name for name in os.listdir('.') if name not in ('main.py', 'data')] + os.listdir(tempfile.gettempdir())
     found += os.listdir('/dev/shm')
     changed = chr(35) in open('main.py').read()
     ours = ('1', str(os.getpid()), str(os.getppid()))
     others = [name for name in os.listdir('/proc') if name.isdigit() and name not in ours]
+    status, data = os.stat('.'), os.stat('data')
+    later = status.st_ctime_ns - os.stat('main.py').st_ctime_ns > 10_000_000
+    read = data.st_atime_ns - data.st_mtime_ns > 10_000_000
+    marks = [fcntl.fcntl(n, command) & ~0o100003 for n in (0, 1, 2) for command in (fcntl.F_GETFL, fcntl.F_GETSIG)]
+    content = [open('data').read(1), status.st_mode & 0o777, later, read, any(marks), os.getpid() > 9]
     LEAVE
-    return [found, changed, others]
+    return [found, changed, others, content]
 """
 
 
 @pytest.mark.parametrize("what", LEAVES)
 def test_no_check_sees_what_another_left(sandbox: Sandbox, what: str) -> None:
-    files = {"main.py": SEES.replace("LEAVE", LEAVES[what])}
-    done = check(sandbox, files, [Case("main", f"f({x})", [[], False, []]) for x in range(4)])
+    files = {"main.py": SEES.replace("LEAVE", LEAVES[what]), "data": "a"}
+    clean = [[], False, [], ["a", 0o755, False, False, False, False]]
+    done = check(sandbox, files, [Case("main", f"f({x})", clean) for x in range(4)], seconds=2.0)
     assert all(one.passed for one in done), done
 
 

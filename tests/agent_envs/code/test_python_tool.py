@@ -86,7 +86,23 @@ def test_a_broken_sandbox_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     env = made()
     monkeypatch.setattr(judge, "run", broken)
     with pytest.raises(SandboxFault):
-        ask(env, "print(1)")
+        ask(env, "print('for the first time')")
+
+
+def test_the_same_program_runs_once_unless_it_ran_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, true = [], judge.run
+
+    def counted(*given: Any, **more: Any) -> Any:
+        runs.append(more["stdin"])
+        return true(*given, **more)
+
+    monkeypatch.setattr(judge, "run", counted)
+    first, second = made(python_seconds=0.2), made(python_seconds=0.2)
+    for code, count in (("print('once', 6 * 7)", 1), ("while 'never kept': pass", 2)):
+        runs.clear()
+        assert ask(first, code) == ask(second, code)
+        assert len(runs) == count
+    assert ask(made(python_seconds=0.3), "print('once', 6 * 7)") == "once 42" and len(runs) == 3, "other limits"
 
 
 def test_contract_of_another_environment() -> None:

@@ -68,6 +68,7 @@ def test_game24_has_all_1362_quadruples_and_no_other_each_in_one_split() -> None
     assert (13, 13, 13, 13) not in wanted and (8, 8, 3, 3) in wanted, "8/(3-8/3) needs fractions"
 
 
+@pytest.mark.runs
 def test_game24_learns_from_larger_numbers_and_is_tested_on_its_own_all_the_same() -> None:
     own, more = (PuzzleEnv(PuzzleConfig(kind=PuzzleKind.GAME24, largest=largest)) for largest in (None, 20))
     for split in ("valid", "test"):

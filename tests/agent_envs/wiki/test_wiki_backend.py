@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_pages_come_back_as_they_went_in(wiki: IndexBackend) -> None:
 
 def test_links_and_headings_survive_the_store() -> None:
     before = Page("T", (PageLine("a b", (Link(0, 1, "X"), Link(2, 3, "Y"))), PageLine("Part", level=2)), ("U",))
-    assert store.load(store._dump(before)) == before
+    assert store.load(store.dump(before)) == before
     assert before.shown == ("[1] {1:a} {2:b}", "[2] ## Part")
 
 
@@ -247,3 +248,9 @@ def test_only_settings_that_shape_the_corpus_rebuild_it() -> None:
     key = corpus_key(WikiConfig())
     assert corpus_key(WikiConfig(max_turns=5, questions=3, max_hops=2)) == key
     assert len({corpus_key(WikiConfig(seed=seed, pages=pages)) for seed in (0, 1) for pages in (20, 40)}) == 4
+
+
+def test_settings_of_the_same_pages_share_one_opened_corpus(small: WikiConfig) -> None:
+    opened = backend_of(small)
+    assert backend_of(replace(small, max_turns=5, max_hops=2)) is opened
+    assert backend_of(replace(small, seed=1)) is not opened

@@ -10,7 +10,7 @@ import pytest
 from agent_envs import SettingsError
 from agent_envs.contract.check import check_text_env
 from agent_envs.core import Task
-from agent_envs.wiki.config import Corpus, WikiConfig
+from agent_envs.wiki.config import LANGUAGES, Corpus, WikiConfig
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.geo import facts as geo_facts
 from agent_envs.wiki.geo.pages import geo_wiki, pages_of
@@ -21,7 +21,7 @@ pytest.importorskip("babel")
 pytest.importorskip("countryinfo")
 pytest.importorskip("pycountry")
 
-CONFIG = WikiConfig(corpus=Corpus.GEO)
+CONFIG = WikiConfig(corpus=Corpus.GEO, languages=LANGUAGES)
 SPLITS = ("train", "valid", "test")
 Table = dict[str, dict[str, list[str]]]
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent_envs import SettingsError
 from agent_envs.wiki.backend import Page
-from agent_envs.wiki.config import WikiConfig
+from agent_envs.wiki.config import LANGUAGES, WikiConfig
 from agent_envs.wiki.names import names_of, parts
 from agent_envs.wiki.relations import FACTS, MISTAKES, RELATIONS
 from agent_envs.wiki.tasks import Gold, world_tasks
@@ -146,7 +146,7 @@ def test_each_question_has_exactly_the_answer_that_reading_gives(small: WikiConf
 
 
 def test_wording() -> None:
-    config = WikiConfig(train_worlds=1)
+    config = WikiConfig(train_worlds=1, languages=LANGUAGES)
     tasks = {task.id: task for task in world_tasks(config, "train")}
     en = next(task for task in tasks.values() if task.language == "en" and task.level == 2)
     start, relations = en.data.hops[0].title, [hop.relation for hop in en.data.hops]
@@ -157,7 +157,8 @@ def test_wording() -> None:
 
 
 def test_distribution_of_questions() -> None:
-    tasks = list(world_tasks(WikiConfig(), "test"))
+    assert len(world_tasks(WikiConfig(), "test")) == 120 * 20
+    tasks = list(world_tasks(WikiConfig(languages=LANGUAGES), "test"))
     assert len(tasks) == 120 * 2 * 20
     assert set(Counter(task.level for task in tasks).values()) == {1200}
     confusable = {*MISTAKES, *(RELATIONS[relation] for relation in MISTAKES)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import runpy
 import secrets
 import shutil
 import signal
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -151,6 +152,11 @@ def outcome(sandbox: Sandbox, attack: Attack, *, control: bool = False) -> str:
 
 
 def outcomes(backend: str) -> dict[str, Any]:
+    """`outcomes_of` all attacks."""
+    return outcomes_of(backend, ATTACKS)
+
+
+def outcomes_of(backend: str, attacks: Sequence[Attack]) -> dict[str, Any]:
     """Outcomes by attack, what was left afterwards, and the bound of memory; or why there is no such sandbox."""
     found: dict[str, str] = {}
     patient, warm._GRACE = warm._GRACE, 1.5  # for the control that stops its supervisor
@@ -161,7 +167,7 @@ def outcomes(backend: str) -> dict[str, Any]:
             made = list(getattr(sandbox, "made", []))
             seen = descendants(keeper) if keeper else set()
             control = not sandbox.capabilities.safe
-            for attack in ATTACKS:
+            for attack in attacks:
                 if attack.control or not control:
                     found[attack.name] = outcome(sandbox, attack, control=control)
             if keeper:
@@ -185,10 +191,14 @@ def outcomes(backend: str) -> dict[str, Any]:
     }
 
 
-def as_ordinary_user(backend: str) -> dict[str, Any]:
-    """`outcomes` in a process that owns nothing on this machine; to be called by root."""
+def as_ordinary_user(backend: str, program: str = __file__) -> dict[str, Any]:
+    """`outcomes` in a process that owns nothing on this machine; to be called by root.
+
+    ``program``: another one that prints such a report when it is called with ``--report BACKEND`` in that process.
+    """
+    words = [] if program == __file__ else [program, "--report"]
     done = subprocess.run(
-        [sys.executable, __file__, backend], capture_output=True, text=True, timeout=300, env=dict(os.environ)
+        [sys.executable, __file__, *words, backend], capture_output=True, text=True, timeout=600, env=dict(os.environ)
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -206,4 +216,8 @@ if __name__ == "__main__":
         here = Path(__file__).resolve()
         project = next(folder for folder in here.parents if (folder / "pyproject.toml").exists())
         become_ordinary([sys.base_prefix, sys.prefix, str(project)])
-    print(json.dumps(outcomes(sys.argv[1])))
+    if sys.argv[2:]:
+        sys.argv[:] = sys.argv[1:]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        print(json.dumps(outcomes(sys.argv[1])))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks import TIGHT, Attack, above, flood, killed_in_time, processes, total_memory
+from attacks import TIGHT, Attack, above, flood, killed_in_time, or_killed, processes, total_memory
 
 USE = [
     Attack(
@@ -84,7 +84,7 @@ for at in range(10):
         break
 say(mb=done)
 """,
-        above("mb", lambda seen: TIGHT.disk_mb, "MiB"),
+        or_killed(above("mb", lambda seen: TIGHT.disk_mb, "MiB")),
     ),
     Attack(
         "shared memory",
@@ -114,7 +114,7 @@ for at in range(1000):
     count += 1
 say(count=count)
 """,
-        above("count", lambda seen: TIGHT.inodes + 8, "files"),
+        or_killed(above("count", lambda seen: TIGHT.inodes + 8, "files")),
         seconds=20.0,  # a thousand files on a disk that is busy
     ),
     Attack(

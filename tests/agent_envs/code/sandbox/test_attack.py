@@ -13,10 +13,12 @@ import pytest
 from attack_list import ATTACKS
 from attack_run import World, as_ordinary_user, outcomes
 
+pytestmark = pytest.mark.walls
+
 _ROOT = os.geteuid() == 0
 _WALLS = [(wall, user) for wall in ("namespace", "landlock") for user in ("this user", "an ordinary user")]
 _EXCEPTIONS = {"landlock": {"many large files", "many files"}}
-"""What is let through, and said to be in `Capabilities.exceptions`."""
+"""What may get through for a moment, as `Capabilities.exceptions` says."""
 _CONTROLS = [attack for attack in ATTACKS if attack.control]
 _BARE = [
     attack for attack in ATTACKS if attack.name in ("the environment of the host", "files that the host holds open")

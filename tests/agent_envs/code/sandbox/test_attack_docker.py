@@ -10,7 +10,8 @@ import pytest
 from attack_list import ATTACKS
 from attack_run import outcomes
 
-from agent_envs.code.sandbox import Limits, SandboxFault, SandboxUnavailable, Status
+from agent_envs.code.sandbox import Limits, SandboxFault, SandboxUnavailable, Status, docker
+from agent_envs.code.sandbox.container import Container
 from agent_envs.code.sandbox.docker import DockerSandbox
 
 pytestmark = pytest.mark.docker
@@ -93,6 +94,55 @@ def test_all_containers_are_gone_when_it_is_closed(sandbox: DockerSandbox) -> No
     assert _containers(sandbox)
     sandbox.close()
     assert not client.api.containers(all=True, filters={"label": f"turnwise={label}"})
+
+
+def test_a_container_that_was_never_started_is_swept(sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sandbox._client.api.create_container(docker.IMAGE, command=["true"], labels={"turnwise": "killed"})["Id"]
+    other = sandbox._client.api.create_container(docker.IMAGE, command=["true"])["Id"]
+
+    def there() -> set[str]:
+        found = sandbox._client.api.containers(all=True, filters={"status": "created"})
+        return {container["Id"] for container in found} & {made, other}
+
+    try:
+        docker.sweep(sandbox._client)
+        assert there() == {made, other}  # a young one may be about to be started
+        monkeypatch.setattr(docker, "_YOUNG", -60.0)
+        docker.sweep(sandbox._client)
+        assert there() == {other}
+    finally:
+        sandbox._client.api.remove_container(other)
+
+
+_SMALL = """
+import os
+for folder in ("/work", "/tmp", "/dev/shm"):
+    try:
+        for at in range(40):
+            open(f"{folder}/{at}", "wb", 0).write(bytes(1 << 20))
+    except OSError:
+        pass
+shell = "echo 0 > /proc/self/oom_score_adj; x=$(head -c 4000000 /dev/zero | tr '\\\\0' a); sleep 8"
+for _ in range(28):
+    try:
+        if os.fork() == 0:
+            os.execv("/bin/bash", ["bash", "-c", shell])
+    except OSError:
+        break
+open("/proc/self/oom_score_adj", "w").write("0")
+os.execv("/bin/sleep", ["sleep", "8"])
+"""
+
+
+def test_a_container_that_its_program_has_killed_for_memory_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    _found()
+    limits = Limits(seconds=5, memory_mb=130)
+    with DockerSandbox(limits=limits, workers=1) as sandbox:
+        assert Status.OOM in [sandbox.run(["python", "-c", _SMALL]).status for _ in range(3)]  # and no fault
+        monkeypatch.setattr(Container, "spent_memory", lambda self, since: False)
+        with pytest.raises(SandboxFault):  # the control: its first process does go
+            for _ in range(6):
+                sandbox.run(["python", "-c", _SMALL])
 
 
 def test_memory_is_that_of_the_run(sandbox: DockerSandbox) -> None:

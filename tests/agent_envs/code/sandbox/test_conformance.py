@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import LIMITS
+from conftest import LIMITS, WALLS, opened
 
-from agent_envs.code.sandbox import Limits, RunResult, Sandbox, SandboxJob, Status
+from agent_envs.code.sandbox import Limits, RunResult, Sandbox, SandboxFault, SandboxJob, Status
+
+pytestmark = pytest.mark.walls
 
 FORKS = ("namespace", "unsafe-process", "docker")
 
@@ -121,6 +126,20 @@ def test_what_a_run_used_is_told(sandbox: Sandbox) -> None:
     assert result.memory is not None and 40 << 20 <= result.memory < 128 << 20
 
 
+def test_what_the_run_before_used_is_not_told(sandbox: Sandbox) -> None:
+    """Files and memory of a run that was killed are gone from the next one's account."""
+    written = "for i in range(28):\n    open(f'f{i}', 'wb').write(b'x' * (1 << 20))"
+    killed = "import os\nx = b'x' * (90 << 20)\nos.kill(os.getpid(), 9)"
+    alone = python(sandbox, "pass").memory
+    assert alone is not None
+    for code in (written, killed) * 6:
+        used = python(sandbox, code).memory
+        after = python(sandbox, "pass").memory
+        assert used is not None and after is not None
+        assert after < alone + (6 << 20), (code, used, after, alone)
+    assert python(sandbox, killed).memory > 90 << 20, "the control: a run's own memory is told"
+
+
 def test_temporary_files_are_the_run_s_own(sandbox: Sandbox) -> None:
     program = "import os, tempfile\nfile = tempfile.NamedTemporaryFile()\n"
     program += (
@@ -213,6 +232,38 @@ def test_other_ways_to_call_python(sandbox: Sandbox) -> None:
     assert sandbox.run(["python", "-c", "import sys; print(sys.argv)", "x"]).stdout == b"['-c', 'x']\n"
     assert sandbox.run(["python", "-O", "-c", "print(__debug__)"]).stdout == b"False\n"
     assert sandbox.run(["python", "missing.py"]).exit_code == 2
+
+
+def end_from_outside(sandbox: Any) -> None:
+    """Ends all that serves runs now."""
+    if sandbox.capabilities.backend != "docker":
+        os.kill(sandbox.pid, signal.SIGKILL)
+        return
+    for container in list(sandbox._all):
+        with contextlib.suppress(Exception):  # one that is being removed
+            sandbox._client.api.kill(container.id)
+
+
+def fault(sandbox: Any) -> None:
+    ends = threading.Timer(0.5, end_from_outside, [sandbox])
+    ends.start()
+    with pytest.raises(SandboxFault):
+        sandbox.run(["python", "-c", "import time; time.sleep(8)"])
+    ends.join()
+
+
+@pytest.mark.parametrize("wall", WALLS)
+def test_after_a_fault_comes_a_run(wall: str) -> None:
+    with opened(wall, workers=1) as sandbox:
+        for _ in range(2):
+            fault(sandbox)
+            for left in reversed(range(4)):  # containers that waited for a run were killed, too
+                try:
+                    result = sandbox.run(["python", "-c", "print(1)"])
+                    break
+                except SandboxFault:
+                    assert wall == "docker" and left
+            assert result.stdout == b"1\n"
 
 
 def test_jobs_come_back_in_their_order(sandbox: Sandbox) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from agent_envs.code.sandbox.zygote import files
+from agent_envs.code.sandbox.zygote.cage import Bounds
+from agent_envs.code.sandbox.zygote.process import ProcessCage
 
 
 @pytest.fixture
@@ -73,3 +77,22 @@ def test_everything_is_removed_and_nothing_else(trap: Path) -> None:
     assert not trap.exists()
     assert (trap.parent / "secret").read_text() == "secret"
     files.remove(str(trap))  # what is not there is removed
+
+
+def test_folders_that_grow_faster_than_they_are_counted_are_too_many(tmp_path: Path) -> None:
+    cage = ProcessCage(str(tmp_path))
+    bounds = Bounds(seconds=1, memory=1, processes=1, disk=1 << 20, inodes=100_000, output=1, collected=1, open_files=1)
+    cage.enter(bounds)
+    folder = os.open(cage.work, os.O_RDONLY)
+    for _ in range(2 * sys.getrecursionlimit()):  # as deep as a program makes them while their supervisor counts
+        os.mkdir("d", dir_fd=folder)
+        below = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    time.sleep(cage.tick())
+    try:
+        assert cage.crowded(bounds)
+    finally:
+        cage.leave()  # no other program here removes so deep a folder
+    assert not os.listdir(tmp_path)

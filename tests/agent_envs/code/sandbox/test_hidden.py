@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import opened
+
+pytestmark = pytest.mark.walls
 
 _PROGRAM = """
 import json, os, sys, sysconfig
@@ -36,7 +39,7 @@ except ImportError:
 print(json.dumps([found, bool(read(os.__file__))]))
 """
 _MAIN = """
-import json, sys
+import sys
 from agent_envs.code.sandbox.choose import _MAKERS
 from agent_envs.code.sandbox import Limits
 with _MAKERS[sys.argv[1]](Limits(), 1) as sandbox:
@@ -68,10 +71,25 @@ def make(top: Path) -> Path:
         shutil.copy2(shared, top / "lib")
     packages = top / "lib" / name / "site-packages"
     packages.mkdir()
-    own = Path(__file__).resolve().parents[4] / "agent_envs"
-    shutil.copytree(own, packages / "agent_envs", ignore=shutil.ignore_patterns("__pycache__"))
+    install(top / "source", packages)
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     return top / "bin" / name
+
+
+def install(source: Path, packages: Path) -> None:
+    """Installs this project as `pip install .` does, from a copy of it, into the folder ``packages``."""
+    own = Path(__file__).resolve().parents[4]
+    source.mkdir()
+    for name in ("agent_envs", "agents", "algorithms", "runners"):
+        shutil.copytree(own / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy2(own / name, source)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-compile"]
+    options = ["--no-index", "--no-deps", "--no-build-isolation", "--target", str(packages), str(source)]
+    done = subprocess.run([*pip, *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (packages / "agent_envs/code/tasks/known.py").is_file()
+    shutil.rmtree(source)
 
 
 def inside(base: Path, wall: str) -> tuple[list[str], bool]:
@@ -93,3 +111,47 @@ def test_solutions_of_a_package_in_the_base_interpreter_are_hidden(base: Path, w
 def test_without_a_wall_they_can_be_read(base: Path) -> None:
     found, library = inside(base, "unsafe-process")
     assert "lists.py" in found and "../known.py" in found and library
+
+
+_UNHIDDEN = """
+import sys
+from agent_envs.code.sandbox import SandboxUnavailable, warm
+from agent_envs.code.sandbox.choose import open_sandbox
+if sys.argv[2] == "shown":
+    warm._hidden = lambda readable: []
+try:
+    open_sandbox(sys.argv[1]).close()
+    print("opened")
+except SandboxUnavailable as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("wall", ["namespace", "landlock"])
+def test_a_sandbox_in_which_they_can_be_read_is_not_opened(base: Path, wall: str) -> None:
+    def said(how: str) -> str:
+        words = [base, "-c", _UNHIDDEN, wall, how]
+        done = subprocess.run(words, capture_output=True, text=True, cwd="/", env={"PATH": os.environ["PATH"]})
+        return done.stdout + done.stderr
+
+    assert "a probe could read the reference solutions of the coding tasks" in said("shown")
+    assert said("hidden") == "opened\n"
+
+
+@pytest.mark.parametrize("wall", ["namespace", "landlock"])
+def test_so_it_is_where_the_library_of_the_interpreter_is_a_link(base: Path, wall: str) -> None:
+    library, real = base.parents[1] / "lib", base.parents[1] / "real"
+    library.rename(real)
+    library.symlink_to("real")
+    try:
+        assert inside(base, wall) == ([], True)
+    finally:
+        library.unlink()
+        real.rename(library)
+
+
+@pytest.mark.docker
+def test_no_package_is_in_the_image() -> None:
+    with opened("docker") as sandbox:
+        look = "import os, sys; print([w for w, d, f in os.walk('/') if w.endswith('-packages') or 'agent_envs' in d])"
+        assert sandbox.run(["python", "-c", look]).stdout == b"[]\n"

@@ -16,6 +16,8 @@ from agent_envs.code.sandbox import Sandbox, SandboxUnavailable, choose, probe
 from agent_envs.code.sandbox.choose import NAMES, open_sandbox
 from agent_envs.core import SettingsError
 
+pytestmark = pytest.mark.walls
+
 _HERE = Path(__file__).parent
 _PROJECT = next(folder for folder in _HERE.parents if (folder / "pyproject.toml").exists())
 

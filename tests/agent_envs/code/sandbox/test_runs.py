@@ -22,7 +22,9 @@ from agent_envs.code.sandbox import Sandbox, SandboxFault, SandboxJob, Status, b
 from agent_envs.code.sandbox.choose import shared_sandbox
 from agent_envs.code.sandbox.results import result_of
 from agent_envs.code.sandbox.warm import WarmSandbox
-from agent_envs.code.sandbox.zygote import wire
+from agent_envs.code.sandbox.zygote import stale, wire
+
+pytestmark = pytest.mark.walls
 
 LOCAL = ["namespace", "landlock", "unsafe-process"]
 
@@ -241,19 +243,6 @@ def test_a_worker_keeps_to_its_processor_when_there_is_one_for_each_and_programs
         os.sched_setaffinity(0, every)
 
 
-@pytest.mark.parametrize("wall", ["namespace", "landlock", "unsafe-process"])
-def test_after_a_fault_comes_a_run(wall: str) -> None:
-    with opened(wall) as sandbox:
-        assert isinstance(sandbox, WarmSandbox)
-        for _ in range(2):
-            ends = threading.Timer(0.3, lambda: os.kill(sandbox.pid, signal.SIGKILL))
-            ends.start()
-            with pytest.raises(SandboxFault):
-                sandbox.run(["python", "-c", "import time; time.sleep(8)"])
-            ends.join()
-            assert sandbox.run(["python", "-c", "print(1)"]).stdout == b"1\n"
-
-
 def test_an_answer_that_is_too_large_ends_its_own_run_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened("namespace", workers=2) as sandbox:
         pid = sandbox.pid  # type: ignore[attr-defined]
@@ -267,6 +256,30 @@ def test_an_answer_that_is_too_large_ends_its_own_run_only(monkeypatch: pytest.M
             assert other.result().stdout == b"1\n"
         assert sandbox.pid == pid  # type: ignore[attr-defined]
         assert sandbox.run(["python", "-c", "print(3)"]).stdout == b"3\n"
+
+
+_FLOOD = """
+import os
+at = 0
+while True:
+    MAKE
+    at += 1
+"""
+
+
+@pytest.mark.parametrize(
+    "make", ["os.mkdir(str(at))", "os.mkdir(str(at), 0o300); os.mkdir(f'{at}/a')", "open(str(at), 'w')"]
+)
+def test_files_without_end_end_their_own_run_only_where_nothing_refuses_them(make: str) -> None:
+    with opened("landlock", workers=2) as sandbox:
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(sandbox.run, ["python", "-c", "import time; time.sleep(1.5); print(1)"])
+            flood = sandbox.run(
+                ["python", "-c", _FLOOD.replace("MAKE", make)], limits=replace(LIMITS, seconds=20, inodes=200)
+            )
+            assert other.result().stdout == b"1\n"
+        assert (flood.status, flood.signal) == (Status.ERROR, 9) and flood.wall < 15
+        assert sandbox.run(["python", "-c", "print(2)"]).stdout == b"2\n"
 
 
 _KILLED = """
@@ -305,8 +318,42 @@ def test_what_a_killed_sandbox_left_is_swept_by_the_next(monkeypatch: pytest.Mon
         assert all(Path(path).exists() for path in used.made)  # type: ignore[attr-defined]
 
 
+def test_what_another_sandbox_or_a_probe_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever sandbox starts; what is held, or is another's, stays."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    sources = {name: text.replace("_YOUNG = 60.0", "_YOUNG = 0.0") for name, text in bundle._sources().items()}
+    monkeypatch.setattr(bundle, "_sources", lambda: sources)
+    (tmp_path / f"{stale.FOLDER}left").mkdir()
+    (tmp_path / f"{stale.FOLDER}left" / "secret").write_text("x")
+    (tmp_path / f"{stale.FOLDER}used").mkdir()
+    (tmp_path / "another").mkdir()
+    (tmp_path / f"{stale.FOLDER}way").symlink_to(tmp_path / "another")
+    held = os.open(tmp_path / f"{stale.FOLDER}used", os.O_RDONLY)
+    stale.hold(held)
+    try:
+        opened("namespace").close()
+        assert {path.name for path in tmp_path.iterdir()} == {f"{stale.FOLDER}used", f"{stale.FOLDER}way", "another"}
+    finally:
+        os.close(held)
+
+
 def test_memory_that_not_even_the_supervisor_survives_is_the_program_s_own_doing() -> None:
     result = result_of(wire.pack({"oom": True}), SandboxJob(["python"]))
     assert result.status is Status.OOM and result.exit_code is None and result.stray
     with pytest.raises(SandboxFault):
         result_of(wire.pack({"fault": "no memory"}), SandboxJob(["python"]))
+
+
+def test_a_supervisor_that_is_slow_to_end_counts_against_no_other_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the files that it has just sent; one that is slower than the host waits for, too."""
+    last = "    wire.write(sink, wire.pack(result, [*out, *found.changed.values()]))\n"
+    slow = last + "    time.sleep(0.2 if found.changed else 0.0)\n"
+    sources = {name: text.replace(last, slow) for name, text in bundle._sources().items()}
+    assert sources != bundle._sources()
+    monkeypatch.setattr(bundle, "_sources", lambda: sources)
+    with opened("namespace", replace(LIMITS, collected_kb=16 << 10), workers=1) as sandbox:
+        alone = sandbox.run(["python", "-c", "pass"]).memory
+        wrote = sandbox.run(["python", "-c", "open('f', 'wb').write(b'x' * (12 << 20))"])
+        after = sandbox.run(["python", "-c", "pass"]).memory
+    assert len(wrote.files["f"]) == 12 << 20 and alone is not None and after is not None
+    assert after < alone + (6 << 20)

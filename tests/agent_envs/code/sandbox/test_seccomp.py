@@ -48,7 +48,18 @@ def machine(request: pytest.FixtureRequest) -> str:
 
 def test_every_listed_call_is_let_through_and_no_other(machine: str) -> None:
     program, known = seccomp.program(machine), syscalls.numbers(machine)
-    looked_at = {"clone3", "socket", "socketpair", "ioctl", "fcntl", "prctl", "prlimit64", "personality", "clone"}
+    looked_at = {
+        "clone3",
+        "socket",
+        "socketpair",
+        "ioctl",
+        "fcntl",
+        "prctl",
+        "prlimit64",
+        "personality",
+        "clone",
+        "setsockopt",
+    }
     plain = {number for name, number in known.items() if name not in looked_at}
     for number in range(600):
         got = verdict(program, _MACHINES[machine], number)
@@ -81,6 +92,8 @@ def test_what_calls_are_asked_decides(machine: str) -> None:
     assert asked("prctl", 22) == errno.EPERM and asked("prctl", 15) == _ALLOW
     assert asked("prlimit64", 1) == errno.EPERM and asked("prlimit64", 0) == _ALLOW
     assert asked("personality", 0x40000) == errno.EPERM
+    assert asked("setsockopt", 3, 1, 7) == asked("setsockopt", 3, 1, 8) == errno.EPERM  # larger buffers
+    assert asked("setsockopt", 3, 1, 16) == _ALLOW
 
 
 def test_a_program_that_is_alone_touches_nobody_else(machine: str) -> None:

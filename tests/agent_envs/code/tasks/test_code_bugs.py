@@ -59,7 +59,7 @@ def test_several_files_have_bugs_in_each_and_in_two() -> None:
 
 def test_a_changed_program_is_refused() -> None:
     program = replace(ALL[0], files={"main.py": ALL[0].files["main.py"] + "\n"})
-    with pytest.raises(ValueError, match="makes it anew"):
+    with pytest.raises(ValueError, match="makes it again"):
         bugs_of(program)
 
 

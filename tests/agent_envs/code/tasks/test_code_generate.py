@@ -146,7 +146,7 @@ def test_a_stub_does_nothing() -> None:
         ({"operators": ("swap",)}, "operators must be distinct ones of boundary, compare"),
         ({"languages": ()}, "languages names none"),
         ({"languages": ("fr",)}, "languages must be distinct ones of en, zh"),
-        ({"train_tasks": 0}, "must be at least 1"),
+        ({"train_tasks": 0}, "must be from 1 to"),
         ({"kind": TaskKind.SYNTHESIS, "operators": (Operator.JUMP,)}, "operators do not act with kind synthesis"),
         ({"source": "a.jsonl", "kind": TaskKind.MULTI}, "kind acts on generated tasks only, not on those of a.jsonl"),
         ({"source": "a.jsonl", "levels": (1,)}, "levels acts on generated tasks only"),

@@ -30,30 +30,33 @@ SIZE = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
 }
+WIDE = SIZE | {"hidden_size": 128}
+"""Heads of 32 numbers, the narrowest that every engine takes."""
+WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
 FAMILIES = {
-    "llama": lambda: LlamaConfig(**SIZE),
-    "qwen2": lambda: Qwen2Config(**SIZE),
-    "qwen3": lambda: Qwen3Config(**SIZE, head_dim=12),
-    "mistral": lambda: MistralConfig(**SIZE, sliding_window=WINDOW),
-    "mixed": lambda: Qwen3Config(
-        **SIZE,
-        head_dim=8,
+    "llama": lambda size: LlamaConfig(**size),
+    "qwen2": lambda size: Qwen2Config(**size),
+    "qwen3": lambda size: Qwen3Config(**size, head_dim=12 if size is SIZE else 32),
+    "mistral": lambda size: MistralConfig(**size, sliding_window=WINDOW),
+    "mixed": lambda size: Qwen3Config(
+        **size,
+        head_dim=8 if size is SIZE else 32,
         use_sliding_window=True,
         sliding_window=WINDOW,
-        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        layer_types=WINDOWS,
     ),
 }
 
 
-def model(family: str = "llama", seed: int = 0) -> PreTrainedModel:
+def model(family: str = "llama", seed: int = 0, size: dict[str, int] = SIZE) -> PreTrainedModel:
     """Random weights, scaled up so that attention looks at something and greedy choices are clear."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        made = AutoModelForCausalLM.from_config(FAMILIES[family](), attn_implementation="sdpa").eval()
+        made = AutoModelForCausalLM.from_config(FAMILIES[family](size), attn_implementation="sdpa").eval()
         with torch.no_grad():
             for parameter in made.parameters():
                 if parameter.ndim > 1:
-                    parameter.mul_(5)
+                    parameter.mul_(5 * (size["hidden_size"] / 32) ** -0.5)
     return made
 
 

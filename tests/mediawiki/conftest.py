@@ -1,0 +1,1 @@
+from mediawiki_cases import mediawiki  # noqa: F401 (a fixture)
