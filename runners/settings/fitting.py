@@ -35,6 +35,11 @@ def check_fit(settings: RunSettings, *, begun: bool = False) -> None:
         }
         for other in (name for name, there in alone.items() if there):
             raise UserError(f"--overprovision does not work with {other}: leave one of them out")
+        if train.partial_rollouts and train.overprovision > (tasks := train.episodes // sampling.group):
+            raise UserError(
+                f"--overprovision {train.overprovision} must be at most the {tasks} tasks of an update: what "
+                "--partial-rollouts goes on with must end in a later one"
+            )
     settings.check_groups()
     if not begun:
         for name, need in idle(algorithm).items():

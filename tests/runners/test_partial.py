@@ -259,3 +259,7 @@ def test_its_settings() -> None:
     ):
         with pytest.raises(UserError, match=what):
             check_fit(read_settings([*argv, "--overprovision", "4"]))
+    sizes = ["--algo", "grpo", "--grpo.group", "8", "--episodes", "64", *partial[2:], "--overprovision"]
+    check_fit(read_settings([*sizes, "8"]))
+    with pytest.raises(UserError, match="--overprovision 9 must be at most the 8 tasks of an update"):
+        check_fit(read_settings([*sizes, "9"]))
