@@ -82,6 +82,10 @@ class EnvHalf:
         """Brings a fresh ``env`` to the state of this episode, by doing again what was done. Raises EnvFault."""
         self.env = env
         self.reset()
+        self.redo()
+
+    def redo(self) -> None:
+        """Does again, in an environment that was reset, what was done in the episode. Raises EnvFault."""
         for done, (text, seen) in enumerate(self.episode.texts):
             observation = self._step(text, done)[0]
             if observation != seen:

@@ -11,6 +11,7 @@ from agents.engine.base import Engine
 from agents.rollout.forking.policy import Forking
 from agents.rollout.forking.settings import ForkPlan
 from agents.rollout.forking.slot import ForkSlot
+from agents.rollout.quota import FirstGroups, Quota
 from agents.rollout.react import Player, ReAct
 from agents.rollout.scheduler import Chain, Played, RolloutOptions, Scheduler, Stalled
 from agents.rollout.search.policy import Searching
@@ -36,6 +37,7 @@ def rollout(
     plan: ForkPlan | None = None,
     search: SearchPlan | None = None,
     scorer: Scorer | None = None,
+    quota: Quota | None = None,
     faults: FaultSettings | None = None,
     exact: bool = True,
     on_episode: Callable[[Episode], None] | None = None,
@@ -49,8 +51,9 @@ def rollout(
     then bit-identical, whatever the timing. Without it a slow environment never holds up the others.
     ``on_episode`` is called with each episode as it ends. With a ``plan`` the jobs of a task, which stand together, are
     the numbers that its episodes may have: some begin, others fork from them (`forking`). With a ``search`` every job
-    is one (`search`), which ``scorer`` leads; what comes of it is a `Searched` episode. Raises Stalled, and EngineError
-    where the engine cannot do what is asked.
+    is one (`search`), which ``scorer`` leads; what comes of it is a `Searched` episode. With a ``quota`` the
+    rollout ends with the first groups that are complete (`quota`). Raises Stalled, and EngineError where the engine
+    cannot do what is asked.
     """
     makers = make_env if isinstance(make_env, Mapping) else {"": make_env}
     options = RolloutOptions(
@@ -64,4 +67,4 @@ def rollout(
         forks = Scheduler[ForkSlot](options)
         return forks.run(Forking(forks, plan))
     chains = Scheduler[Slot](options)
-    return chains.run(Chain(chains))
+    return chains.run(Chain(chains) if quota is None else FirstGroups(chains, quota))

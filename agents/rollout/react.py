@@ -12,8 +12,11 @@ turn in text that the call is; its tokens stay as they were sampled. So doing a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 
 from agent_envs.core import PlayableEnv
+from agent_envs.isolation.faults import EnvFault, FaultKind, Stage
 from agents.engine.base import Completion, Request, StopReason
 from agents.rollout.env_half import CALL_LIMIT as CALL_LIMIT
 from agents.rollout.env_half import EnvHalf, anchor, oracle_of, tools_in
@@ -52,6 +55,20 @@ class ReAct(EnvHalf):
         root = Node(Kind.STATE, prompt, anchor=anchor(user), oracle=oracle_of(info))
         self.episode = Episode(self.job, root, prompt=(system, user))
         return self._request(root)
+
+    def resume(self, begun: Episode) -> Request | None:
+        """Goes on with an episode of this job that was cut, in a fresh environment; the first request holds its whole
+        path. Raises EnvFault where the environment asks or answers otherwise than it did."""
+        self.start()
+        if self.episode.root.tokens != begun.root.tokens:
+            raise EnvFault(FaultKind.GARBAGE, Stage.RESET, "asked again, it began otherwise")
+        self.episode = deepcopy(begun)
+        self.redo()
+        path = tuple(token for node in self.episode.root.walk() for token in node.tokens)
+        self.length = len(path) - len(self.episode.end.tokens)
+        request = self._request(self.episode.end)
+        self.request = request and replace(request, tokens=path)
+        return self.request
 
     def fork(self, env: PlayableEnv, job: Job, session: int) -> ReAct:
         """Another player at the same state, on its own ``env``, which stands there too."""

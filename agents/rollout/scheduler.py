@@ -27,16 +27,27 @@ class Stalled(RuntimeError):  # noqa: N818
     """No episode ended for longer than the settings allow."""
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A job whose group was not complete when there were enough."""
+
+    job: Job
+    episode: Episode | None
+    """What there is of it after its last whole turn, or all of it; None where it has no turn."""
+
+
 @dataclass
 class Played:
     """What came of some jobs."""
 
     outcomes: list[Episode | Fault]
-    """One for each job, in their order: the episode, or what broke the last attempt at it."""
+    """One for each job that was not cut, in their order: the episode, or what broke the last attempt at it."""
     faults: list[Fault] = field(default_factory=list)
     """All attempts that broke, also those that a later attempt made up for."""
     seconds_env: float = 0.0
     """Time the engine stood still for environments; what they did meanwhile is not counted."""
+    cut: list[Cut] = field(default_factory=list)
+    """Jobs that a quota left over, in their order; they have no outcome, nor have those of their groups that broke."""
 
     @property
     def episodes(self) -> list[Episode]:
@@ -87,8 +98,24 @@ class SchedulingPolicy(ABC, Generic[S]):
     def completed(self, completion: Completion) -> None:
         """The engine has sampled what was asked."""
 
+    def start(self, slot: S) -> Callable[[Callable[[PlayableEnv, Job, int], ReAct]], Request | None]:
+        """What brings a new slot to its first request, given who plays it."""
+        return slot.begin
+
     def idle(self) -> None:
         """Neither the engine nor an environment is asked for anything."""
+
+    def enough(self) -> bool:
+        """Whether the rollout may end before every job has."""
+        return False
+
+    def taken(self) -> Sequence[int]:
+        """The jobs, in their order, of which a rollout that has ended tells the outcome."""
+        return range(len(self.scheduler.jobs))
+
+    def standing(self, job: Job) -> Episode | None:
+        """What there was of a job before it was played."""
+        return None
 
     def close(self, slot: S) -> None:
         """Closes the engine's sessions of a slot that leaves."""
@@ -121,13 +148,14 @@ class Scheduler(Generic[S]):
         self.policy = policy
         try:
             policy.admit()
-            while self.waiting or self.active:
+            while (self.waiting or self.active) and not policy.enough():
                 self.fill()
                 self.collect()
                 for completion in self.engine.step() if self.engine.pending else ():
                     policy.completed(completion)
                 self.collect()
                 self.check_progress()
+            cut = self.cut()
             for env in self.spares:
                 with contextlib.suppress(EnvFault):  # its episodes are over
                     env.close()
@@ -140,7 +168,19 @@ class Scheduler(Generic[S]):
         finally:
             # After an interrupt do not wait for an environment that may hang.
             self.pool.shutdown(wait=False, cancel_futures=True)
-        return Played([self.done[i] for i in range(len(self.jobs))], self.broken, self.stood_still)
+        return Played([self.done[i] for i in policy.taken()], self.broken, self.stood_still, cut)
+
+    def cut(self) -> list[Cut]:
+        """Takes all that is still in play out of it, and tells what there is of the jobs that are not taken."""
+        wait(self.calls)
+        there = {session: Cut(job, self.policy.standing(job)) for session, job in self.waiting}
+        for session, slot in self.active.items():
+            there[session] = Cut(slot.job, slot.record or self.policy.standing(slot.job))
+            self.policy.close(slot)
+            slot.abandon()
+        there |= {i: Cut(end.job, end) for i, end in self.done.items() if isinstance(end, Episode)}
+        taken = set(self.policy.taken())
+        return [there[session] for session in sorted(there) if session not in taken]
 
     def fill(self) -> None:
         """Brings waiting jobs into play while the engine has sessions for them."""
@@ -149,7 +189,7 @@ class Scheduler(Generic[S]):
             spare = self.spare[job.env]
             env = spare.pop() if spare else None
             slot = self.active[session] = self.policy.slot_class(session, job, self.options.make_env[job.env], env)
-            self.ask(slot, self.policy.answered, slot.begin, self.play)
+            self.ask(slot, self.policy.answered, self.policy.start(slot), self.play)
 
     @property
     def spares(self) -> list[PlayableEnv]:

@@ -11,7 +11,7 @@ from agent_envs.isolation.faults import EnvFault, HostLost, Stage, blamed
 from agents.engine.base import Completion, Request
 from agents.rollout.env_half import EnvHalf
 from agents.rollout.react import ReAct
-from agents.tree.episode import Job
+from agents.tree.episode import Episode, Job
 
 MakeEnv = Callable[[], PlayableEnv]
 
@@ -33,12 +33,25 @@ class Slot:
         assert self._player is not None
         return self._player
 
+    @property
+    def record(self) -> Episode | None:
+        """The episode after its last whole turn; None before there is one."""
+        episode = getattr(self._player, "episode", None)
+        return episode if episode is not None and episode.turns else None
+
     def begin(self, play: Callable[[PlayableEnv, Job, int], ReAct]) -> Request | None:
+        return self._seated(play).start()
+
+    def resume(self, play: Callable[[PlayableEnv, Job, int], ReAct], begun: Episode) -> Request | None:
+        """Goes on with an episode that was cut."""
+        return self._seated(play).resume(begun)
+
+    def _seated(self, play: Callable[[PlayableEnv, Job, int], ReAct]) -> ReAct:
         if self.env is None:
             with blamed(Stage.MAKE):
                 self.env = self.make_env()
         self._player = play(self.env, self.job, self.session)
-        return self._player.start()
+        return self._player
 
     def turn(self, completion: Completion) -> Request | None:
         return self.player.turn(completion)

@@ -99,6 +99,10 @@ class Episode:
         return self.turns[-1][1] if self.turns else self.root
 
     @property
+    def over(self) -> bool:
+        return self.end.terminated or self.end.truncated
+
+    @property
     def reward(self) -> float:
         return sum(action.reward for action, _ in self.turns)
 

@@ -12,6 +12,7 @@ T = TypeVar("T")
 VARIABLE = "TURNWISE_BUDGET"
 SMALL = {
     **{"updates": 2, "value_updates": 1, "env_steps": 100, "episodes": 8, "minibatches": 1, "replay_steps": 2},
+    **{"overprovision": 1},
     **{"eval_tasks": 8, "test_tasks": 8, "tasks": 8, "pass_samples": 2, "pass_tasks": 8},
     **{"steps": 150, "demonstrations": 300, "drill_texts": 300},  # fewer, and actions never end: that takes longer
     **{"seeds": 2, "tune_env_steps": 100, "credit_episodes": 8},

@@ -31,6 +31,11 @@ class SplitTasks:
             raise UserError(f"{self.split} task {index} of the environment {self.env.name} is not an agent_envs.Task")
         return task
 
+    def find(self, task_id: str) -> Task | None:
+        """The task of that id, or None where there is none."""
+        with blamed(self.env.name, f"to find a {self.split} task"):
+            return self._tasks.find(task_id)
+
 
 def pick_tasks(env: TextEnv, split: str, n: int, console: Console | None = None) -> list[Task]:
     """``n`` tasks spread evenly over a split: always the same ones. All of them where there are fewer, which

@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 from agents.judge import JudgeKind
+from agents.rollout.search.settings import ToTSettings
 from algorithms.base import idle
 from algorithms.formulas.mismatch import Correction, Masked
 from runners.command_line.errors import UserError
@@ -26,6 +27,19 @@ def check_fit(settings: RunSettings, *, begun: bool = False) -> None:
         raise UserError(
             f"--{train.algo}.resample waits for an update's episodes before it draws others: leave --staleness out"
         )
+    if train.overprovision:
+        alone = {
+            f"--{train.algo}.resample": bool(sampling.resample),
+            f"--algo {train.algo}, whose episodes fork,": sampling.initial is not None,
+            "--agent tot": isinstance(settings.agent, ToTSettings),
+        }
+        for other in (name for name, there in alone.items() if there):
+            raise UserError(f"--overprovision does not work with {other}: leave one of them out")
+        if train.partial_rollouts and train.overprovision > (tasks := train.episodes // sampling.group):
+            raise UserError(
+                f"--overprovision {train.overprovision} must be at most the {tasks} tasks of an update: what "
+                "--partial-rollouts goes on with must end in a later one"
+            )
     settings.check_groups()
     if not begun:
         for name, need in idle(algorithm).items():

@@ -126,6 +126,12 @@ class Train:
     staleness: int = 0
     """Updates by which the policy that plays may be older than the one that learns. 0 plays an update's episodes when
     it begins. Above 0, workers play the next ones while an update learns, and --correction is token_truncate."""
+    overprovision: int = 0
+    """Tasks that an update begins beyond those it learns from: the first that are played to their end. The rest is
+    dropped, or goes on in the next update with `partial_rollouts`."""
+    partial_rollouts: bool = False
+    """What `overprovision` cuts goes on in the next update, with its policy, until an action is `staleness` updates
+    old. Nothing is played ahead then."""
     exact: bool = True
     """Wait for slow environments, so that runs with the same seed are bit-identical whatever the timing."""
     eval_every: int = 10
@@ -174,6 +180,7 @@ class Train:
         check_ranges(self, **dict.fromkeys(least_0, 0), **dict.fromkeys(least_1, 1))
         check_ranges(self, seed=(0, 2**63 - 1), slots=(1, 65_536), threads=(1, 1024), lr=(0, 100), value_lr=(0, 100))
         check_ranges(self, staleness=(0, 64), episodes=(1, 1_000_000), epochs=(1, 10_000), replay_steps=(0, 100_000))
+        check_ranges(self, overprovision=(0, 100_000))
         if not self.max_grad_norm > 0:
             raise ValueError(f"max_grad_norm must be above 0, not {self.max_grad_norm}")
         check_name(self, "dtype", DTYPES)
@@ -185,8 +192,13 @@ class Train:
         masks = self.correction in (Correction.TOKEN_MASK, Correction.SEQUENCE_MASK)
         if self.correction_low > 0 and not masks:
             raise ValueError("correction_low only works with correction token_mask or sequence_mask")
-        if self.staleness and self.backend[0] == "local":
-            raise ValueError("staleness needs rollout workers: set --workers 1 or more")
+        if self.partial_rollouts and not (self.overprovision and self.staleness):
+            raise ValueError(
+                "partial_rollouts needs overprovision (how many tasks are cut) and staleness (for how many updates "
+                "they may go on)"
+            )
+        if self.ahead and self.backend[0] == "local":
+            raise ValueError("staleness needs rollout workers: set --workers 1 or more, or partial_rollouts")
         if self.correction_high != 2.0 and self.correction == Correction.NONE and not self.staleness:
             raise ValueError("correction_high only works with a correction")
         if self.masked != Masked.LEFT_OUT and not masks:
@@ -229,6 +241,11 @@ class Train:
         if (name == "local") != (not int(count)):
             raise ValueError(f"workers {self.workers}: only the trainer's own process, --workers 0, has no number")
         return name, int(count)
+
+    @property
+    def ahead(self) -> int:
+        """Updates whose episodes are played while an earlier one learns."""
+        return 0 if self.partial_rollouts else self.staleness
 
     @property
     def ranks(self) -> LearnerRanks:

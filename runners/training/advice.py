@@ -56,7 +56,7 @@ class Advisor:
                 "[bold]more than half of the judged episodes got no labels[/] (judge_unparsed) and learn from their "
                 "outcome alone: see docs/judges.md",
             )
-        if self.train.exact and not self.train.staleness and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
+        if self.train.exact and not self.train.ahead and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
             yield (
                 "waiting",
                 "[bold]the engine waits for environments more than half of the time:[/] raise --envs.processes, or set "

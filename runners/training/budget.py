@@ -7,7 +7,7 @@ task went through was taken once. Actions of a search that are the same were sam
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.tree.episode import Episode
+from agents.tree.episode import Episode, EpisodeId
 
 
 @dataclass
@@ -21,11 +21,15 @@ class Budget:
     tokens: int = 0
     """Tokens sampled so far."""
 
-    def add(self, episodes: Sequence[Episode]) -> None:
-        turns = (turn for episode in episodes for turn in episode.own_turns)
+    def add(self, episodes: Sequence[Episode], before: Mapping[EpisodeId, int] | None = None) -> int:
+        """Counts what was played and returns its tokens; ``before``: turns of an episode that were counted already."""
+        seen = before or {}
+        turns = (turn for episode in episodes for turn in episode.own_turns[seen.get(episode.job.id, 0) :])
         actions = {id(action): len(action.tokens) * action.count for action, _ in turns}
         self.steps += len(actions)
-        self.tokens += sum(actions.values())
+        tokens = sum(actions.values())
+        self.tokens += tokens
+        return tokens
 
     def used(self, update: int) -> float:
         """Share of the budget that is used up after ``update`` updates; above 1 where the last one took more."""

@@ -13,6 +13,8 @@ COLUMNS: Columns = {
         ("invalid", "invalid actions", "{:.3f}"),
         ("truncated", "truncated", "{:.3f}"),
         ("faults", "environment faults", "{:.0f}"),
+        ("cut", "episodes cut", "{:.0f}"),
+        ("continued", "episodes continued", "{:.0f}"),
     ),
     "policy": (
         ("entropy", "entropy (nats)", "{:.3f}"),

@@ -43,6 +43,12 @@ class Ledger:
         self._before.difference_update(new)
         self.journal.flush()
 
+    def go_on(self, episodes: Iterable[EpisodeId]) -> None:
+        """Episodes that were being played when the run was stopped, and that a checkpoint holds: they are open."""
+        kept = set(episodes)
+        self._open |= kept
+        self._before -= kept
+
     def train(self, update: int, episodes: Iterable[EpisodeId]) -> None:
         done = list(episodes)
         self._settle(update, done)

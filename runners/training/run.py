@@ -160,6 +160,8 @@ class Training:
         self.opened.callback(self.ledger.journal.close)
         plans = Plans(self.group, self.plan, self.search, settings.faults.retries, self.algorithm.sampling.resample)
         self.rollouts = Rollouts(self.controller, self.stream, self.jobs, self.ledger, train, plans)
+        if state is not None:
+            self.rollouts.go_on(json.loads(state.get("partial", "[]")), lambda one: self.job_again(tasks, one))
         named = [name for name in train.env if job_env(name, train.env)]
         self.report = Report(folder, train.updates, console, state and state["report"], train.env_steps, named)
         self.opened.callback(self.report.close)
@@ -223,14 +225,13 @@ class Training:
         played = rollout.played
         now = time.monotonic()
         seconds = now - started
-        since, self.taken = self.taken if self.train.staleness else started, now
+        since, self.taken = self.taken if self.train.ahead else started, now
         if played.episodes and not any(episode.turns for episode in played.episodes):
             raise UserError(f"no task fits --react.max-tokens {self.settings.react.max_tokens}: raise it")
         costs = search_costs if self.search else group_costs
         row = episode_stats(played, self.group) | costs(played.episodes) | stats_by_env(played, self.group)
         row |= {
             **rollout.numbers,
-            "sampled_tokens_per_s": sum(e.sampled_tokens for e in played.episodes) / (now - since),
             "seconds_rollout": seconds,
             "seconds_env": played.seconds_env,
         }
@@ -238,7 +239,8 @@ class Training:
             row |= self.judging.label(played.episodes)
         with self.interrupts.shielded():
             used = self.budget.used(self.update)
-            self.budget.add(played.episodes)
+            tokens = self.budget.add([*played.episodes, *rollout.cut], rollout.before)
+            row["sampled_tokens_per_s"] = tokens / (now - since)
             # A lone survivor of a group has nothing to be compared with.
             kept = [episode for episode in played.episodes if episode.job.id not in rollout.left_out]
             trees = grow(kept, least=min(2, self.group))
@@ -263,6 +265,13 @@ class Training:
             name = job_env(env, self.train.env)
             jobs += [Job(task, visit * self.group + g, self.train.seed, env=name) for g in range(self.group)]
         return jobs
+
+    def job_again(self, tasks: Mapping[str, SplitTasks], one: Mapping[str, Any]) -> Job:
+        """The job of an episode that a checkpoint holds. Raises UserError where its task is gone."""
+        task = tasks[one["env"] or self.train.env[0]].find(one["task"])
+        if task is None:
+            raise UserError(f"the training task {one['task']}, an episode of which goes on, is no longer there")
+        return Job(task, one["sample"], self.train.seed, one["attempt"], one["env"])
 
     def account(self, update: int, rollout: Rollout, trees: Sequence[Tree], learned: Learned) -> None:
         """Writes into the ledger what became of every episode of this update that was played to its end."""
@@ -331,6 +340,8 @@ class Training:
             "settings": self.settings.plain(),
             "reference": self.reference,
             "stream": self.rollouts.state(),
+            # As one string of ASCII: what was played may hold anything.
+            "partial": json.dumps(self.rollouts.partial.plain()),
             "learner": self.learner.counters(),
             "budget": self.budget.state(),
             "ledger": self.ledger.state(self.rollouts.open()),

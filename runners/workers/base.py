@@ -14,6 +14,7 @@ from typing import Protocol
 from agents.engine import SamplingSettings
 from agents.rollout.forking.settings import ForkPlan
 from agents.rollout.play import Played
+from agents.rollout.quota import Quota
 from agents.rollout.search.settings import SearchPlan
 from agents.tree.episode import Job
 
@@ -31,6 +32,8 @@ class PlaySpec:
     """How the jobs of each task branch; None: each job is an episode that begins at the root."""
     search: SearchPlan | None = None
     """How the tasks are searched; every job is then a search."""
+    quota: Quota | None = None
+    """How many groups are needed; None: every job is played to its end."""
 
 
 class WorkerLost(RuntimeError):  # noqa: N818

@@ -10,6 +10,7 @@ from torch import Tensor
 from agents.engine import SamplingSettings
 from agents.rollout.forking.settings import ForkPlan
 from agents.rollout.play import Played, Stalled
+from agents.rollout.quota import Quota
 from agents.rollout.search.settings import SearchPlan
 from agents.rollout.settings import FaultSettings
 from agents.tree.episode import Job
@@ -43,13 +44,14 @@ class Controller:
         on_end: Callable[[], None] | None = None,
         plan: ForkPlan | None = None,
         search: SearchPlan | None = None,
+        quota: Quota | None = None,
     ) -> Played:
         """Plays ``jobs`` with the loaded policy; with a ``plan`` they are the episodes that each task may have,
-        and with a ``search`` each is a search.
+        with a ``search`` each is a search, and with a ``quota`` not all of them are played to their end.
 
         Raises UserError when too many environments break, nothing ends, or a worker cannot be restarted.
         """
-        return self.collect(self.dispatch(jobs, sampling, on_end, plan, search))
+        return self.collect(self.dispatch(jobs, sampling, on_end, plan, search, quota))
 
     def dispatch(
         self,
@@ -58,13 +60,16 @@ class Controller:
         on_end: Callable[[], None] | None = None,
         plan: ForkPlan | None = None,
         search: SearchPlan | None = None,
+        quota: Quota | None = None,
     ) -> list[Future[Played]]:
         """Has ``jobs`` played with the policy that is loaded now, whatever is loaded afterwards."""
         if self.version is None:
             raise RuntimeError("load a policy first")
-        group = plan.sampling.group if plan else 1
-        portion = self.portion // group * group
-        specs = [PlaySpec(tuple(jobs[i : i + portion]), sampling, plan, search) for i in range(0, len(jobs), portion)]
+        group = plan.sampling.group if plan else quota.size if quota else 1
+        portion = max(1, self.portion // group) * group
+        portions = [tuple(jobs[i : i + portion]) for i in range(0, len(jobs), portion)]
+        quotas = quota.divided(portions) if quota else [None] * len(portions)
+        specs = [PlaySpec(mine, sampling, plan, search, of) for mine, of in zip(portions, quotas, strict=True)]
         return [self.workers.submit(spec, self.version, on_end) for spec in specs]
 
     def collect(self, futures: Sequence[Future[Played]]) -> Played:
@@ -79,6 +84,7 @@ class Controller:
             whole.outcomes += played.outcomes
             whole.faults += played.faults
             whole.seconds_env += played.seconds_env
+            whole.cut += played.cut
         return whole
 
     def check_faults(self, played: Played) -> None:

@@ -80,6 +80,7 @@ class Worker:
             plan=spec.plan,
             search=spec.search,
             scorer=self.scorer(spec.search),
+            quota=spec.quota,
             faults=self.settings.faults,
             exact=self.settings.exact,
             on_episode=lambda _: on_end() if on_end else None,

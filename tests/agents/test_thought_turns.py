@@ -21,7 +21,8 @@ from agent_envs.math.env import MathEnv
 from agents.engine.base import Completion, Request, SamplingSettings, StopReason
 from agents.engine.hf import HFEngine
 from agents.rollout.forking.settings import Measure
-from agents.rollout.play import rollout
+from agents.rollout.play import Played, rollout
+from agents.rollout.quota import Quota
 from agents.rollout.react import ReAct, ThoughtTurns
 from agents.rollout.settings import ReActSettings
 from agents.text.chat import Chat
@@ -153,15 +154,34 @@ def model() -> tuple[Any, Chat]:
 
 
 def sampled(slots: int, how: Any = None, group: int = 1) -> list[Episode]:
+    return played(
+        [Job(ENV.tasks("train")[i], sample) for i in range(3) for sample in range(group)], slots, how
+    ).episodes
+
+
+def played(jobs: Sequence[Job], slots: int, how: Any = None, quota: Quota | None = None) -> Played:
     base, chat = model()
     engine = HFEngine(base, chat.stop_ids, max_length=700, slots=slots, sampling=SamplingSettings(temperature=1.5))
-    jobs = [Job(ENV.tasks("train")[i], sample) for i in range(3) for sample in range(group)]
     settings = ReActSettings(max_action_tokens=20, max_tokens=700)
-    return rollout(lambda: MathEnv(ENV.config), engine, chat, jobs, settings, plan=how).episodes
+    return rollout(lambda: MathEnv(ENV.config), engine, chat, jobs, settings, plan=how, quota=quota)
 
 
 def path(episode: Episode) -> tuple[int, ...]:
     return episode.root.tokens + tuple(t for pair in episode.turns for node in pair for t in node.tokens)
+
+
+@pytest.mark.runs
+def test_thoughts_that_were_cut_go_on_as_if_they_had_not_been() -> None:
+    whole = sampled(12, group=4)
+    cuts = played([e.job for e in whole], 12, quota=Quota(1, 1)).cut
+    begun = tuple(cut.episode for cut in cuts if cut.episode is not None)
+    assert any(not episode.over for episode in begun) and len(cuts) == len(whole) - 1
+    again = played([cut.job for cut in cuts], 12, quota=Quota(1, len(cuts), begun=begun)).episodes
+    there = {e.job.id: e for e in whole}
+    for episode in again:
+        assert path(episode) == path(there[episode.job.id]) and episode.texts == there[episode.job.id].texts
+        pairs = zip(episode.turns, there[episode.job.id].turns, strict=True)
+        assert all(a.logp == pytest.approx(b.logp, abs=1e-5) for (a, _), (b, _) in pairs)
 
 
 @pytest.mark.runs

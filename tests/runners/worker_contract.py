@@ -18,6 +18,7 @@ from agent_envs.identity.env import IdentityEnv
 from agents.engine import SamplingSettings
 from agents.model.actor_critic import ActorCritic
 from agents.rollout.play import Played
+from agents.rollout.quota import Quota
 from agents.tree.episode import Job
 from runners.loading.base_model import load_base
 from runners.run_folder.runs import base_of
@@ -95,6 +96,19 @@ class WorkersContract:
             played = play(workers, parts, data, version)
             assert bits(played) == reference[data]
             assert {a.version for e in played.episodes for a, _ in e.turns} == {version}
+
+    def test_what_a_quota_cuts_goes_on(self, workers: Workers, parts: Parts, reference: dict[bytes, list[Any]]) -> None:
+        workers.load(3, BASE_MODEL, sha(BASE_MODEL))
+        spec = PlaySpec(tuple(parts[2][:8]), SamplingSettings(), quota=Quota(1, 3))
+        first = workers.submit(spec, 3).result()
+        assert (len(first.outcomes), len(first.cut)) == (3, 5)
+        begun = tuple(cut.episode for cut in first.cut if cut.episode is not None)
+        quota = Quota(1, len(first.cut), begun=begun)
+        rest = workers.submit(
+            PlaySpec(tuple(cut.job for cut in first.cut), SamplingSettings(), quota=quota), 3
+        ).result()
+        texts = {e.job.id: e.texts for e in first.episodes + rest.episodes}
+        assert texts == {job: said for job, said, _ in reference[BASE_MODEL] if job in texts} and len(texts) == 8
 
     def test_another_version_is_never_played(self, workers: Workers, parts: Parts) -> None:
         workers.load(7, BASE_MODEL, sha(BASE_MODEL))
