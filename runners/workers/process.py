@@ -126,13 +126,15 @@ class ProcessWorkers:
         version: int,
         on_end: Callable[[], None] | None,
     ) -> Played:
-        last = ""
-        for _ in range(_TRIES):
+        last, lost, unstarted = "", 0, 0
+        while max(lost, unstarted) < _TRIES:
+            starting = slot.child is None
             try:
-                if slot.child is None:
+                if starting:
                     self._launch(slot)
                     self._answer(slot)
                     self._mark(slot, WorkerState.STALE)
+                    starting, unstarted = False, 0
                 if policy is not None and slot.loaded != (policy.version, policy.sha256):
                     self._ask(slot, policy.message)
                     slot.loaded = policy.version, policy.sha256
@@ -141,8 +143,15 @@ class ProcessWorkers:
             except (EOFError, TimeoutError) as error:
                 if self._closed:
                     raise WorkerLost("the workers were closed") from None
+                # A start that fails says nothing of the episodes: a lost node may take several with it.
+                if starting:
+                    unstarted += 1
+                else:
+                    lost += 1
                 last = self._bury(slot, error)
                 _LOG.warning("a rollout worker was lost (%s): its %d jobs are played again", last, len(spec.jobs))
+        if unstarted == _TRIES:
+            raise WorkerLost(f"a rollout worker could not be started {_TRIES} times in a row: {last}")
         raise WorkerLost(f"a rollout worker was lost {_TRIES} times over the same episodes: {last}")
 
     def _launch(self, slot: _Slot) -> None:

@@ -2,7 +2,8 @@
 
     python ray_nodes.py FOLDER
 
-Prints the address. For each line that it reads it kills the first node that holds a worker, all its processes at once.
+Prints the address. For a line "kill" it kills the first node that holds a worker, all its processes at once, and says
+how many did; for "add" there is another node.
 """
 
 import os
@@ -38,10 +39,15 @@ def main(folder: str) -> None:
     cluster = Cluster(head_node_args={"num_cpus": 0, "include_dashboard": False}, initialize_head=True)
     nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
     print(cluster.address, flush=True)
-    for _ in sys.stdin:
+    for asked in sys.stdin:
+        if asked.strip() == "add":
+            nodes.append(cluster.add_node(num_cpus=2))
+            print("added", flush=True)
+            continue
         busy = [n for n in nodes if n in cluster.worker_nodes and workers_of(n.all_processes["raylet"][0].process.pid)]
         print(len(busy), flush=True)
-        cluster.remove_node(busy[0], allow_graceful=False)
+        if busy:
+            cluster.remove_node(busy[0], allow_graceful=False)
     cluster.shutdown()
 
 

@@ -93,6 +93,22 @@ def test_a_lost_worker_is_dead_and_starts_again() -> None:
     playing.close()
 
 
+def test_a_start_that_fails_is_no_loss_of_the_episodes() -> None:
+    playing, events, _ = workers([DONE, GONE], [GONE], [GONE], [DONE, GONE], [GONE], [DONE, DONE])
+    playing.start()
+    playing.submit(PlaySpec((), SamplingSettings()), 0).result()
+    assert states(events).count("dead") == 5
+    playing.close()
+
+
+def test_three_starts_in_a_row_that_fail_end_the_run() -> None:
+    playing, _, _ = workers([DONE, GONE], [GONE], [GONE], [GONE])
+    playing.start()
+    with pytest.raises(WorkerLost, match="could not be started 3 times in a row: signal SIGKILL"):
+        playing.submit(PlaySpec((), SamplingSettings()), 0).result()
+    playing.close()
+
+
 def test_one_that_stays_silent_is_dead() -> None:
     playing, events, _ = workers(*[[DONE, SILENT, SILENT] for _ in range(3)])
     playing.start()
