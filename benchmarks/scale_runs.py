@@ -7,6 +7,7 @@ predicted from them and measured afterwards.
 import hashlib
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from agents.tree.episode import Job
 from benchmarks.scale_events import Begun, Costs, Portion, Setup, Turns, TurnsOf, played, simulate
 from benchmarks.timed_envs import LOG, installed, logged
 from runners.command_line.errors import UserError
+from runners.command_line.plain import dump_json
 from runners.loading.base_model import load_base
 from runners.run_folder.runs import base_of
 from runners.settings.run_settings import read_settings
@@ -97,30 +99,53 @@ class Played:
 
 
 def train(setup: Setup, text: str, folder: Path, flags: Sequence[str] = ()) -> Played:
-    """Runs the trainer, with a warm update at least. Raises UserError with its last line where it fails."""
-    (log := folder / "turns").mkdir(parents=True)
-    (folder / "settings.yaml").write_text(COMMON + text, "utf-8")
+    """Runs the trainer, with a warm update at least; a run that has ended in ``folder`` is read and not repeated.
+
+    Raises UserError with the trainer's last line where it fails, and where the folder holds another run.
+    """
     values = {
-        "config": folder / "settings.yaml", "out": folder / "run", "updates": setup.updates,
-        "episodes": setup.episodes, "slots": setup.portion, "workers": setup.workers, "staleness": setup.staleness,
-        "envs.processes": setup.portion,
+        "updates": setup.updates, "episodes": setup.episodes, "slots": setup.portion, "workers": setup.workers,
+        "staleness": setup.staleness, "envs.processes": setup.portion,
     }  # fmt: skip
     argv = [word for name, value in values.items() for word in (f"--{name}", str(value))]
     argv += ["--exact" if setup.exact else "--no-exact", *flags]
+    load = _ended(folder, argv, text)
+    if load is None:
+        load = _train(folder, argv, text)
+    counted = _updates(folder / "run")[setup.warm - 1 :]
+    since = [row["seconds"] - earlier["seconds"] for earlier, row in pairwise(counted)]
+    run = RealRun(setup, since, [row["seconds_rollout"] for row in counted[1:]], load)
+    return Played(run, _batches(folder / "run", logged(folder / "turns")))
+
+
+def _ended(folder: Path, argv: Sequence[str], text: str) -> float | None:
+    """The load before the run that has ended in ``folder``; None where there is none. Raises UserError."""
+    try:
+        known = json.loads((folder / "ended.json").read_text("utf-8"))
+    except FileNotFoundError:
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    if (known["argv"], known["text"]) != (argv, text):
+        raise UserError(f"{folder} holds a run with other settings: name another folder with --keep")
+    return float(known["load"])
+
+
+def _train(folder: Path, argv: Sequence[str], text: str) -> float:
+    """Runs the trainer and returns the load before it."""
+    (log := folder / "turns").mkdir(parents=True)
+    (settings := folder / "settings.yaml").write_text(COMMON + text, "utf-8")
     path = [str(ROOT), str(installed(folder / "package")), os.environ.get("PYTHONPATH", "")]
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", LOG: str(log)}
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", LOG: str(log.resolve())}
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-    before = os.getloadavg()[0]
-    program = [sys.executable, str(ROOT / "runners" / "train.py"), *argv]
-    done = subprocess.run(program, env=environ, capture_output=True, text=True, timeout=SLOWEST)
+    load = os.getloadavg()[0]
+    program = [sys.executable, str(ROOT / "runners" / "train.py"), "--config", str(settings), "--out"]
+    command = [*program, str(folder / "run"), *argv]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=SLOWEST)
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise UserError(f"the run with {setup.workers} workers failed: {''.join(last)}")
-    rows = _updates(folder / "run")
-    counted = rows[setup.warm - 1 :]
-    since = [row["seconds"] - earlier["seconds"] for earlier, row in pairwise(counted)]
-    run = RealRun(setup, since, [row["seconds_rollout"] for row in counted[1:]], before)
-    return Played(run, _batches(folder / "run", logged(log)))
+        raise UserError(f"the run in {folder} failed: {''.join(last)}")
+    (folder / "ended.json").write_text(dump_json({"argv": argv, "text": text, "load": load}), "utf-8")
+    return load
 
 
 def _updates(folder: Path) -> list[dict[str, Any]]:

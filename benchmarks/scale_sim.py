@@ -48,13 +48,13 @@ from runners.command_line.plain import dump_json
 LIMIT = 0.15
 FAR = 0.3
 """How far a control must be off where it is worst."""
-SMALL, LARGE = Setup(1, 32, 4, updates=10, warm=2), Setup(1, 64, 8, updates=10, warm=2)
+SMALL, LARGE = Setup(1, 32, 4, updates=8, warm=2), Setup(1, 64, 8, updates=8, warm=2)
 """The runs that the constants of the check come from."""
 CHECKED = (
     *(replace(SMALL, workers=n, staleness=s) for s in (0, 1) for n in (1, 2, 4) if (n, s) != (1, 0)),
     *(replace(SMALL, workers=n, exact=True) for n in (1, 2, 4)),
 )
-CODE_SMALL, CODE_LARGE = Setup(1, 32, 4, updates=5, warm=1), Setup(1, 64, 8, updates=5, warm=1)
+CODE_SMALL, CODE_LARGE = Setup(1, 32, 4, updates=4, warm=1), Setup(1, 64, 8, updates=3, warm=1)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ScaleSim:
     seed: int = 0
     """Seed of the simulated episodes."""
     keep: Path | None = None
-    """Folder for the real runs; otherwise they are removed."""
+    """Folder for the real runs, where those that have ended are not repeated; otherwise they are removed."""
     out: Path = Path("benchmarks/results/scale_sim.json")
     """File for the result; the turns of the real runs lie beside it, in scale_turns.json."""
 

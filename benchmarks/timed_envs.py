@@ -38,7 +38,7 @@ def sigma(ratio: float) -> float:
 class WaitingConfig(IdentityConfig):
     """Settings of the waiting environment."""
 
-    median: float = 0.03
+    median: float = 0.06
     """Median of a turn in seconds."""
     ratio: float = 50.0
     """99th percentile of a turn over its median."""
@@ -101,7 +101,7 @@ def installed(folder: Path) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: turnwise-timed\nVersion: 0\n", "utf-8")
     points = "".join(f"{name} = benchmarks.timed_envs:{made}\n" for name, made in NAMES.items())
     (info / "entry_points.txt").write_text(f"[turnwise.envs]\n{points}", "utf-8")
-    return folder
+    return folder.resolve()
 
 
 def logged(folder: Path) -> Mapping[str, Sequence[float]]:
