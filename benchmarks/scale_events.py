@@ -252,8 +252,8 @@ class _Run:
         return Simulated(
             seconds_update=time / updates,
             episodes_per_s=setup.episodes * updates / time,
-            learner_idle=1 - updates * self.lasts / time,
-            worker_idle=1 - busy / (setup.workers * time),
+            learner_idle=max(0.0, 1 - updates * self.lasts / time),  # a sum of rounded times may be a hair more
+            worker_idle=max(0.0, 1 - busy / (setup.workers * time)),
             wasted=self.lost / (self.kept + self.lost),
             lag={age: ages[age] / ages.total() for age in sorted(ages)},
         )

@@ -167,22 +167,27 @@ def calibrated(small: Played, large: Played, sync: float) -> Costs:
     """The constants of the simulation, by two runs with one worker and equally many portions of two sizes.
 
     rollout = sync + portions (portion + longest wait) + episodes × episode; learner = update + episodes × learned.
-    What comes out below 0 is 0.
     """
     a, b = small.run.setup, large.run.setup
     portions = -(-a.episodes // a.portion)
     if -(-b.episodes // b.portion) != portions or a.episodes == b.episodes:
         raise ValueError("the two runs need as many portions, of two sizes")
     own = [statistics.fmean(each.run.rollout) - sync - waited(each) for each in (small, large)]
-    episode = max(0.0, (own[1] - own[0]) / (b.episodes - a.episodes))
-    learned = max(0.0, (large.run.learner - small.run.learner) / (b.episodes - a.episodes))
-    return Costs(
-        portion=max(0.0, (own[0] - a.episodes * episode) / portions),
-        episode=episode,
-        sync=sync,
-        update=max(0.0, small.run.learner - a.episodes * learned),
-        learned=learned,
-    )
+    episodes = (a.episodes, b.episodes)
+    all_portions, episode = line(episodes, own)
+    update, learned = line(episodes, (small.run.learner, large.run.learner))
+    return Costs(all_portions / portions, episode, sync, update, learned)
+
+
+def line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """(c, d) of the line y = c + d x nearest to two points, in squares, among those with c and d of at least 0."""
+    d = (y[1] - y[0]) / (x[1] - x[0])
+    c = y[0] - d * x[0]
+    if d < 0:
+        c, d = statistics.fmean(y), 0.0
+    elif c < 0:
+        c, d = 0.0, sum(i * j for i, j in zip(x, y, strict=True)) / sum(i * i for i in x)
+    return max(0.0, c), max(0.0, d)
 
 
 def waited(run: Played) -> float:

@@ -5,8 +5,8 @@
 
 The runs of the check play an environment that waits (`timed_envs`), so that four workers share two processors fairly;
 its turns have a lognormal tail whose 99th percentile is 50 times the median. The constants come from two runs with one
-worker; every other run is predicted from them. The turns that are scaled up are those of the coding environment, once
-as recorded and once with such a tail. Exits with 1 where a prediction is more than 15 % off, or where one of the
+worker; every other run is predicted from them. Simulated are this environment and the coding environment, the latter
+as recorded and with such a tail. Exits with 1 where a prediction is more than 15 % off, or where one of the
 controls, which leave out a part of the model, is not far off.
 """
 
@@ -26,7 +26,7 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks.scale_events import Setup
+from benchmarks.scale_events import Costs, Setup, Turns
 from benchmarks.scale_runs import (
     CODE,
     CONTROLS,
@@ -39,7 +39,7 @@ from benchmarks.scale_runs import (
     sync_seconds,
     train,
 )
-from benchmarks.scale_sweep import HEAVY, RECORDED, STRONG, WEAK, WORKERS, cells, row_of
+from benchmarks.scale_sweep import CODING, HEAVY, STRONG, WAITS, WEAK, WORKERS, cells, row_of
 from benchmarks.timed_envs import quantiles
 from benchmarks.timing import finish, one_thread, print_table
 from runners.command_line.errors import UserError
@@ -95,10 +95,20 @@ class Measured:
     sync: float
     """Seconds until a worker has a new policy."""
 
-    @property
-    def episodes(self) -> list[Sequence[float]]:
-        """Turns of the episodes of the coding environment."""
-        return [turns for run in self.code for batch in run.turns for turns in batch if turns]
+    def costs(self) -> Mapping[str, Costs]:
+        """Constants by environment."""
+        return {
+            CODING: calibrated(*self.code, self.sync),
+            WAITS: calibrated(self.small, self.large, self.sync),
+        }
+
+    def episodes(self) -> Mapping[str, list[Turns]]:
+        """The turns of all episodes of the runs with one worker, by environment."""
+        runs = {CODING: self.code, WAITS: (self.small, self.large)}
+        return {
+            name: [turns for run in both for batch in run.turns for turns in batch if turns]
+            for name, both in runs.items()
+        }
 
 
 def measure(keep: Path | None, console: Console) -> Measured:
@@ -123,7 +133,7 @@ def shown(setup: Setup) -> str:
 
 def checks(measured: Measured) -> Sequence[Mapping[str, Any]]:
     """Every checked run, as measured and as predicted."""
-    costs = calibrated(measured.small, measured.large, measured.sync)
+    costs = measured.costs()[WAITS]
     rows = []
     for run in (measured.small.run, *measured.checked):
         seconds = predicted(run.setup, costs, measured.small.turns_of)
@@ -159,7 +169,7 @@ def print_sweep(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     ways = [(0, 0.0, False), (1, 0.0, False), (2, 0.0, False), (0, 0.25, False), (0, 0.25, True)]
     names = ("S = 0", "S = 1", "S = 2", "a quarter more", "… which go on")
     for scaling in (WEAK, STRONG):
-        for tail in (RECORDED, HEAVY):
+        for tail in (CODING, HEAVY, WAITS):
             mine = [row for row in rows if (row["scaling"], row["tail"]) == (scaling, tail)]
             table = []
             for workers in dict.fromkeys(row["workers"] for row in mine):
@@ -211,20 +221,17 @@ def main() -> int:
         sys.exit(f"error: {error}")
     rows = checks(measured)
     print_checks(rows, console)
-    costs = calibrated(*measured.code, measured.sync)
-    todo = list(cells(settings.workers))
-    swept = [
-        row_of(cell, costs, measured.episodes, settings.seed) for cell in track(todo, "simulated runs", console=console)
-    ]
+    costs, episodes = measured.costs(), measured.episodes()
+    swept = []
+    for cell in track(list(cells(settings.workers)), "simulated runs", console=console):
+        source = WAITS if cell.tail == WAITS else CODING
+        swept.append(row_of(cell, costs[source], episodes[source], settings.seed))
     print_sweep(swept, console)
     result = {
         "processors": len(os.sched_getaffinity(0)),
         "real": saved(measured, settings.turns),
-        "costs": {"check": asdict(calibrated(measured.small, measured.large, measured.sync)), "code": asdict(costs)},
-        "turns": {
-            "waiting": quantiles([s for batch in measured.small.turns for turns in batch for s in turns]),
-            "code": quantiles([s for turns in measured.episodes for s in turns]),
-        },
+        "costs": {name: asdict(found) for name, found in costs.items()},
+        "turns": {name: quantiles([s for turns in each for s in turns]) for name, each in episodes.items()},
         "check": rows,
         "sweep": swept,
     }

@@ -15,7 +15,9 @@ from benchmarks.scale_events import Costs, Setup, Turns, simulate
 from benchmarks.timed_envs import sigma
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
-RECORDED, HEAVY = "as recorded", "heavy"
+CODING, HEAVY, WAITS = "coding", "coding, heavy tail", "waiting"
+"""What the turns and the constants come from: the coding environment, the same with other times of its turns, and the
+waiting environment, whose tail is as heavy."""
 RATIO = 50.0
 """99th percentile of a turn over its median in the heavy tail."""
 PORTION, BATCH = 8, 1024
@@ -35,19 +37,20 @@ class Pool:
     seed: int = 0
 
     @cached_property
-    def median(self) -> float:
-        """Median of a turn in seconds."""
-        return float(np.median([seconds for turns in self.episodes for seconds in turns]))
+    def mean(self) -> float:
+        """Mean of a turn in seconds."""
+        return float(np.mean([seconds for turns in self.episodes for seconds in turns]))
 
     def turns_of(self, batch: int, wanted: int) -> list[Turns]:
         """The turns of a batch's episodes; in a heavy tail an episode keeps how many it has, and its times are drawn
-        from a lognormal with the recorded median."""
+        from a lognormal with the recorded mean."""
         rng = np.random.default_rng([self.seed, batch])
         chosen = [self.episodes[i] for i in rng.integers(len(self.episodes), size=wanted)]
-        if self.tail == RECORDED:
+        if self.tail != HEAVY:
             return chosen
         ends = np.cumsum([len(turns) for turns in chosen])
-        drawn = rng.lognormal(np.log(self.median), sigma(RATIO), int(ends[-1]) if wanted else 0).tolist()
+        spread = sigma(RATIO)
+        drawn = rng.lognormal(np.log(self.mean) - spread**2 / 2, spread, int(ends[-1]) if wanted else 0).tolist()
         return [drawn[end - len(turns) : end] for end, turns in zip(ends, chosen, strict=True)]
 
 
@@ -67,7 +70,7 @@ def cells(workers: Sequence[int] = WORKERS) -> Iterator[Cell]:
             updates = WARM + max(LEAST_UPDATES, -(-LEAST_EPISODES // episodes))
             plain = Setup(n, episodes, PORTION, updates=updates, warm=WARM)
             cut = [replace(plain, extra=0.25, carry=carry) for carry in (False, True)]
-            for tail in (RECORDED, HEAVY):
+            for tail in (CODING, HEAVY, WAITS):
                 for setup in (plain, *(replace(plain, staleness=s) for s in (1, 2)), *cut):
                     yield Cell(scaling, tail, setup)
 
