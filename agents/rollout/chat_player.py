@@ -67,7 +67,7 @@ class ChatPlayer(EnvHalf):
 
     @property
     def over(self) -> bool:
-        return self.episode.end.terminated or self.episode.end.truncated
+        return self.episode.over
 
     # -- one message a turn --------------------------------------------------------------------------------------
 

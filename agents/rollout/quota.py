@@ -8,12 +8,9 @@ Invariants: with an ``exact`` scheduler, which groups are the first depends on t
 not on time. A turn that was not ended is never part of what is given back.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agent_envs.core import PlayableEnv
-from agents.engine.base import Request
-from agents.rollout.react import ReAct
 from agents.rollout.scheduler import Chain, Scheduler
 from agents.rollout.slot import Slot
 from agents.tree.episode import Episode, EpisodeId, Job
@@ -65,16 +62,12 @@ class FirstGroups(Chain):
 
     def admit(self) -> None:
         for session, job in enumerate(self.scheduler.jobs):
-            begun = self.begun.get(job.id)
+            begun = self.standing(job)
             if begun is not None and begun.over:
                 self.scheduler.done[session] = begun
                 self.ended(session)
             else:
                 self.scheduler.waiting.append((session, job))
-
-    def start(self, slot: Slot) -> Callable[[Callable[[PlayableEnv, Job, int], ReAct]], Request | None]:
-        begun = self.begun.get(slot.job.id)
-        return slot.begin if begun is None else lambda play: slot.resume(play, begun)
 
     def ended(self, session: int) -> None:
         group = session // self.quota.size

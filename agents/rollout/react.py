@@ -134,8 +134,7 @@ class ReAct(EnvHalf):
 
     def next_request(self) -> Request | None:
         """The request for the next action, or None when the episode is over."""
-        end = self.episode.end
-        return None if end.terminated or end.truncated else self._request(end)
+        return None if self.episode.over else self._request(self.episode.end)
 
     def _request(self, state: Node) -> Request | None:
         room = self.settings.max_tokens - self.length - len(state.tokens)

@@ -98,10 +98,6 @@ class SchedulingPolicy(ABC, Generic[S]):
     def completed(self, completion: Completion) -> None:
         """The engine has sampled what was asked."""
 
-    def start(self, slot: S) -> Callable[[Callable[[PlayableEnv, Job, int], ReAct]], Request | None]:
-        """What brings a new slot to its first request, given who plays it."""
-        return slot.begin
-
     def idle(self) -> None:
         """Neither the engine nor an environment is asked for anything."""
 
@@ -189,7 +185,7 @@ class Scheduler(Generic[S]):
             spare = self.spare[job.env]
             env = spare.pop() if spare else None
             slot = self.active[session] = self.policy.slot_class(session, job, self.options.make_env[job.env], env)
-            self.ask(slot, self.policy.answered, self.policy.start(slot), self.play)
+            self.ask(slot, self.policy.answered, slot.begin, self.play, self.policy.standing(job))
 
     @property
     def spares(self) -> list[PlayableEnv]:

@@ -39,19 +39,13 @@ class Slot:
         episode = getattr(self._player, "episode", None)
         return episode if episode is not None and episode.turns else None
 
-    def begin(self, play: Callable[[PlayableEnv, Job, int], ReAct]) -> Request | None:
-        return self._seated(play).start()
-
-    def resume(self, play: Callable[[PlayableEnv, Job, int], ReAct], begun: Episode) -> Request | None:
-        """Goes on with an episode that was cut."""
-        return self._seated(play).resume(begun)
-
-    def _seated(self, play: Callable[[PlayableEnv, Job, int], ReAct]) -> ReAct:
+    def begin(self, play: Callable[[PlayableEnv, Job, int], ReAct], standing: Episode | None = None) -> Request | None:
+        """The first request; an episode that was cut goes on from where it is ``standing``."""
         if self.env is None:
             with blamed(Stage.MAKE):
                 self.env = self.make_env()
         self._player = play(self.env, self.job, self.session)
-        return self._player
+        return self._player.start() if standing is None else self._player.resume(standing)
 
     def turn(self, completion: Completion) -> Request | None:
         return self.player.turn(completion)

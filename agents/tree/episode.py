@@ -42,6 +42,10 @@ class Job:
         """Unique within a run."""
         return self.task_id, self.sample, self.attempt
 
+    def group(self, size: int) -> tuple[str, int]:
+        """Identity of the group of ``size`` episodes of its task that it belongs to."""
+        return self.task_id, self.sample // size
+
     def seed(self, *purpose: object) -> int:
         """A 63-bit seed for one purpose ("env", or the number of a turn)."""
         attempt = ("attempt", self.attempt) if self.attempt else ()

@@ -42,11 +42,7 @@ class PartialRollouts:
     def keep(self, cuts: Sequence[Cut]) -> list[Cut]:
         """Keeps the whole groups among them in place of those before; returns the rest, which lost an episode to its
         environment."""
-
-        def of_group(cut: Cut) -> tuple[str, int]:
-            return cut.job.task_id, cut.job.sample // self.size
-
-        groups = [tuple(members) for _, members in groupby(cuts, of_group)]
+        groups = [tuple(members) for _, members in groupby(cuts, lambda cut: cut.job.group(self.size))]
         self.groups = sorted((group for group in groups if len(group) == self.size), key=_oldest)
         return [cut for group in groups if len(group) < self.size for cut in group]
 

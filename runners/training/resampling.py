@@ -13,11 +13,7 @@ from agents.tree.episode import Episode, EpisodeId, Fault, Job
 
 def equal_groups(outcomes: Sequence[Episode | Fault], group: int) -> list[list[Episode | Fault]]:
     """The groups without two returns that differ, those that broke included. Outcomes of a group stand together."""
-
-    def of_group(outcome: Episode | Fault) -> tuple[str, str, int]:
-        return outcome.job.env, outcome.job.task.id, outcome.job.sample // group
-
-    groups = [list(members) for _, members in groupby(outcomes, of_group)]
+    groups = [list(members) for _, members in groupby(outcomes, lambda outcome: outcome.job.group(group))]
     return [members for members in groups if len({e.reward for e in members if isinstance(e, Episode)}) < 2]
 
 

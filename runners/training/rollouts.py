@@ -174,7 +174,7 @@ class Rollouts:
         oldest = update - 1 - self.train.staleness
 
         def of_task(outcome: Episode | Fault) -> tuple[str, int]:
-            return outcome.job.task_id, outcome.job.sample // self.plans.group
+            return outcome.job.group(self.plans.group)
 
         stale = {of_task(e) for e in played.episodes if any(action.version < oldest for action, _ in e.turns)}
         counted = 0
