@@ -27,6 +27,7 @@ from agents.rollout.forking.settings import ForkPlan
 from agents.tree.episode import Job
 from agents.tree.merge import Tree, grow
 from runners.command_line.errors import UserError
+from runners.command_line.outputs import writing
 from runners.command_line.plain import dump_json
 from runners.evaluation.measure import evaluate_tasks
 from runners.evaluation.tasks import SplitTasks, has_oracle, pick_tasks
@@ -156,19 +157,25 @@ class Training:
         self.judging = judge and Judging(judge, self.algorithm, folder)
         self.budget = Budget(train.updates, train.env_steps)
         state = None if resume is None else self.load(resume)
-        self.ledger = Ledger(folder / "ledger.jsonl", state and state["ledger"])
-        self.opened.callback(self.ledger.journal.close)
+        with writing(folder):
+            self.open_records(console, state)
         plans = Plans(self.group, self.plan, self.search, settings.faults.retries, self.algorithm.sampling.resample)
         self.rollouts = Rollouts(self.controller, self.stream, self.jobs, self.ledger, train, plans)
         if state is not None:
             self.rollouts.go_on(json.loads(state.get("partial", "[]")), lambda one: self.job_again(tasks, one))
+        self.advisor = Advisor(train, console)
+        self.boundary = self.state()
+
+    def open_records(self, console: Console, state: Mapping[str, Any] | None) -> None:
+        """Opens the files that grow with the run, and cuts off what came after ``state``. Raises OSError."""
+        self.ledger = Ledger(self.folder / "ledger.jsonl", state and state["ledger"])
+        self.opened.callback(self.ledger.journal.close)
+        train = self.train
         named = [name for name in train.env if job_env(name, train.env)]
-        self.report = Report(folder, train.updates, console, state and state["report"], train.env_steps, named)
+        self.report = Report(self.folder, train.updates, console, state and state["report"], train.env_steps, named)
         self.opened.callback(self.report.close)
         for journal in (self.ledger.journal, self.report.metrics, self.report.episodes):
             journal.cut()
-        self.advisor = Advisor(train, console)
-        self.boundary = self.state()
 
     def __enter__(self) -> Training:
         return self

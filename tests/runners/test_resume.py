@@ -249,6 +249,14 @@ def test_a_changed_record_is_refused(halted: Path, name: str) -> None:
     assert {path: path.stat().st_size for path in halted.glob("*.jsonl")} == sizes, "no other record was cut"
 
 
+@pytest.mark.parametrize("name", ["metrics.jsonl", "episodes.jsonl", "ledger.jsonl"])
+def test_a_record_that_cannot_be_opened_is_named(halted: Path, name: str) -> None:
+    (halted / name).unlink()
+    (halted / name).mkdir()
+    with pytest.raises(UserError, match=rf"^cannot write .*{name}: Is a directory$"):
+        go_on(halted)
+
+
 def test_another_reference_model_is_refused(halted: Path) -> None:
     base = json.loads((halted / "base.json").read_text())
     (halted / "base.json").write_text(json.dumps(base | {"fingerprint": "0" * 64}))
