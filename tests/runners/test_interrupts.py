@@ -1,20 +1,26 @@
-"""Ctrl-C and SIGTERM at named moments: one line, no traceback, no process, and no folder or one that resumes."""
+"""Ctrl-C and SIGTERM at named moments: one line, no traceback, no process, and no folder or one that resumes.
+
+A program that is interrupted while it imports is started as a person would; the others begin warm.
+"""
 
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import wrong_world
 from run_cases import fingerprint, rows
+from warm_programs import serving
 from wrong_driver import things
 
 pytestmark = pytest.mark.runs
 HERE = Path(__file__).resolve().parent
+WARM = [sys.executable, "-IS", str(HERE.parent / "warm_programs.py")]
 COMPARE = "compare --config {w}/files/compare.yaml --out compared"
 EVALUATE = "evaluate --model {w}/runs/good --tasks 8"
 TRAIN = "train --config {w}/files/small.yaml --updates 2 --out run"
@@ -91,17 +97,19 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     w = tmp_path_factory.mktemp("world")
     wrong_world.build(w, w / "cache")
-    return w
+    with serving(w / "socket", Path(sys.executable), {**os.environ, "PYTHONPATH": str(HERE.parents[1])}):
+        yield w
 
 
-def run(w: Path, place: Path, *words: str) -> Ended:
-    command = [word.replace("{w}", str(w)) for word in words]
+def run(w: Path, place: Path, *words: str, warm: bool = False) -> Ended:
+    start = [*WARM, str(w / "socket")] if warm else [sys.executable]
+    command = [*start, *(word.replace("{w}", str(w)) for word in words)]
     env = {**os.environ, "TURNWISE_CACHE": str(w / "cache"), "PYTHONPATH": str(HERE.parents[1]), "TMPDIR": str(place)}
     with subprocess.Popen(
-        [sys.executable, *command], cwd=place, env=env, text=True, start_new_session=True,
+        command, cwd=place, env=env, text=True, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         _, err = process.communicate(timeout=240)
@@ -142,6 +150,7 @@ def test_a_program_that_is_interrupted_ends_with_one_line(name: str, world: Path
         str(at.nth),
         str(at.seconds),
         *at.line.split(),
+        warm=not at.where.endswith(":import"),
     )
     assert ended.status == (2 if at.line == COMPARE else 128 + number) and ended.group == [], ended
     *before_it, line = ended.err.splitlines()
@@ -152,7 +161,7 @@ def test_a_program_that_is_interrupted_ends_with_one_line(name: str, world: Path
     kept = {COMPARE: {"compared"}}.get(at.line, {"run"} if at.resumes or name == "page" else set())
     assert left == kept
     if at.resumes:
-        resumed = run(world, tmp_path, str(HERE.parents[1] / "runners" / "train.py"), "--resume", "run")
+        resumed = run(world, tmp_path, str(HERE.parents[1] / "runners" / "train.py"), "--resume", "run", warm=True)
         assert resumed.status == 0, resumed.err
         assert everything(tmp_path / "run") == everything(world / "runs" / "good")
 

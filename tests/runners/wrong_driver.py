@@ -18,6 +18,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from warm_programs import load
+
 SECONDS = int(os.environ.get("SECONDS", "20"))
 """Processor time that one program may take."""
 DEADLINE = 120
@@ -26,16 +29,9 @@ DEADLINE = 120
 
 def main() -> None:
     import ctypes
-    import importlib
 
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what a program leaves behind becomes a child of this one
-    for name in ("torch", "transformers", "peft", "tantivy", "matplotlib.pyplot"):
-        importlib.import_module(name)
-    from runners import cli
-
-    for module, _ in cli.COMMANDS.values():
-        importlib.import_module(module)
-    importlib.import_module("runners.training.start")
+    load()
     watched = [Path(folder) for folder in sys.argv[1:]]
     for case in json.load(sys.stdin):
         print(json.dumps(run(case, watched)), flush=True)
