@@ -1,8 +1,8 @@
 """The commands of README.md, CONTRIBUTING.md and docs/ run as they stand, page by page and in order, on an empty cache.
 
-Budgets are small (``TURNWISE_BUDGET=small``). On every page but the README `turnwise` begins warm, as a process forked
-from one that has imported what it needs. A command that cannot run here is listed with its reason, and the list is
-exactly what is skipped.
+Budgets are small (``TURNWISE_BUDGET=small``). `turnwise` begins warm, in a process forked from one that has imported
+what it needs (tests/test_wheel.py starts it as a reader does). A command that cannot run here is listed with its
+reason, and the list is exactly what is skipped.
 """
 
 import json
@@ -28,8 +28,6 @@ from runners.command_line.small_budget import VARIABLE
 pytestmark = pytest.mark.runs
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-COLD = "README.md"
-"""The page whose programs all begin as a reader's do."""
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
 INSTALLS, SUITE = "installs this project with its dependencies", "is the test suite itself, or a part of it"
 SKIPPED = {
@@ -103,16 +101,10 @@ class Place:
         asked = subprocess.run([bin_ / "python", "-c", where], capture_output=True, text=True, check=True)
         # The dependencies are those of the environment that tests run in.
         (Path(asked.stdout.strip()) / "turnwise.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
-        for name, module in (("turnwise", "runners.cli"), ("pip", "pip._internal.cli.main")):
-            program(bin_ / name, f"{bin_ / 'python'}", f"from {module} import main", "main()")
         asks = f"sys.path.append({str(TESTS)!r})\nfrom warm_programs import ask"
-        program(self.warm / "turnwise", f"{bin_ / 'python'} -IS", asks, f"ask({str(self.socket)!r}, sys.argv[1:])")
+        program(bin_ / "turnwise", f"{bin_ / 'python'} -IS", asks, f"ask({str(self.socket)!r}, sys.argv[1:])")
+        program(bin_ / "pip", f"{bin_ / 'python'}", "from pip._internal.cli.main import main", "main()")
         return self
-
-    @property
-    def warm(self) -> Path:
-        """The folder of the `turnwise` that begins warm."""
-        return self.folder / "warm"
 
     @property
     def socket(self) -> Path:
@@ -129,7 +121,6 @@ class Place:
 
 
 def program(place: Path, python: str, imports: str, call: str) -> None:
-    place.parent.mkdir(exist_ok=True)
     place.write_text(f"#!{python}\nimport sys\n{imports}\nsys.exit({call})\n")
     place.chmod(0o755)
 
@@ -146,7 +137,7 @@ class Ran:
     said: str
 
 
-def run_page(place: Place, name: str, text: str, cold: bool = False) -> Ran:
+def run_page(place: Place, name: str, text: str) -> Ran:
     """Runs what a page tells to run, in one shell and a fresh folder, to the first command that fails."""
     folder = place.folder / "pages" / name.replace("/", "-")
     folder.mkdir(parents=True)
@@ -155,9 +146,8 @@ def run_page(place: Place, name: str, text: str, cold: bool = False) -> Ran:
     commands = [command for command in commands_of(text) if command not in SKIPPED]
     marked = [f"date +%s.%N >> times\n{command}" for command in commands]
     script = "\n".join(["set -eu", *marked, "date +%s.%N >> times"])
-    warm = {} if cold else {"PATH": f"{place.warm}{os.pathsep}{place.environ['PATH']}"}
     process = subprocess.Popen(
-        ["bash", "-c", script], cwd=folder, env=place.environ | warm, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        ["bash", "-c", script], cwd=folder, env=place.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     try:
@@ -183,9 +173,7 @@ def ran(place: Place) -> dict[str, Ran]:
     """All pages, two at a time."""
     texts = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
     with ThreadPoolExecutor(2) as pool:
-        return dict(
-            zip(texts, pool.map(lambda page: run_page(place, page, texts[page], page == COLD), texts), strict=True)
-        )
+        return dict(zip(texts, pool.map(lambda page: run_page(place, page, texts[page]), texts), strict=True))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -206,10 +194,9 @@ def test_what_is_skipped_is_what_is_listed() -> None:
     assert len(written) - sum(command in SKIPPED for command in written) >= 40, "most commands are run"
 
 
-@pytest.mark.parametrize("cold", [False, True])
-def test_a_misspelt_flag_fails(place: Place, cold: bool) -> None:
+def test_a_misspelt_flag_fails(place: Place) -> None:
     text = "```sh\nturnwise list\nturnwise train --env identity --upates 3   # a comment\nturnwise doctor\n```\n"
-    result = run_page(place, f"misspelt-{cold}", text, cold)
+    result = run_page(place, "misspelt", text)
     assert result.status == 2 and result.commands[-1] == "turnwise train --env identity --upates 3"
     assert "unknown flag --upates: did you mean --updates" in result.said
 
