@@ -1,6 +1,6 @@
 """The identity environment is solved in seconds, by the very program that people start.
 
-Here by the algorithm that the project is about; by every other in tests/long/test_small_learning.py.
+Here by the algorithm that the project is about; by every other in tests/long/test_small_identity.py.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Runs on the identity environment: a learning rate of 0 teaches nothing, and the numbers depend on the seed alone.
 
-The same of every algorithm: tests/long/test_small_learning.py.
+The same of every algorithm: tests/long/test_small_identity.py.
 """
 
 from pathlib import Path
