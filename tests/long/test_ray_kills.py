@@ -1,9 +1,9 @@
-"""The fault protocol on a cluster: thirty random ``kill -9`` of everything that a run is made of, while episodes are
-played ahead and two processes learn.
+"""The fault protocol on a cluster: random ``kill -9`` of everything that a run is made of, while episodes are played
+ahead and two processes learn.
 
-    python -m pytest -q tests/long/test_ray_kills.py
+    TURNWISE_ALL_KILLS=1 python -m pytest -q tests/long/test_ray_kills.py
 
-Not part of the default suite: it takes some minutes. `.ci/run` runs it.
+kills thirty times, which takes a quarter of an hour; without the variable, as in `.ci/run`, nine times.
 """
 
 import json
@@ -31,7 +31,9 @@ pytestmark = [
     pytest.mark.skipif(ABSENT, reason="needs the extra ray"),
 ]
 RUNNERS = Path(__file__).resolve().parents[1] / "runners"
-KILLS = {"actor": 7, "worker": 3, "host": 7, "rank": 4, "node": 3, "driver": 6}
+KILLS, UPDATES = {"actor": 2, "worker": 1, "host": 2, "rank": 1, "node": 1, "driver": 2}, 30
+if os.environ.get("TURNWISE_ALL_KILLS"):
+    KILLS, UPDATES = {"actor": 7, "worker": 3, "host": 7, "rank": 4, "node": 3, "driver": 6}, 80
 NAMES = {
     "actor": "ray::WorkerActor",
     "worker": "runners.workers.serve",
@@ -109,11 +111,11 @@ def kill(run: Run, nodes: Nodes, kind: str, rng: random.Random) -> bool:
     return True
 
 
-def test_thirty_kills_of_all_kinds_lose_no_episode(tmp_path: Path, nodes: Nodes) -> None:
+def test_kills_of_all_kinds_lose_no_episode(tmp_path: Path, nodes: Nodes) -> None:
     rng, folder = random.Random(0), tmp_path / "run"
     order = [kind for kind, count in KILLS.items() for _ in range(count)]
     rng.shuffle(order)
-    flags = ("--workers", "ray:2", "--staleness", "1", "--learner", "ddp:2", "--updates", "80", "--eval-every", "40")
+    flags = ("--workers", "ray:2", "--staleness", "1", "--learner", "ddp:2", "--updates", str(UPDATES), "--eval-every", "40")
     flags += ("--faults.max-rate", "1", "--ray.address", nodes.address)
     run = Run(folder, *flags, **nodes.variables)
     killed: Counter[str] = Counter()
@@ -134,11 +136,11 @@ def test_thirty_kills_of_all_kinds_lose_no_episode(tmp_path: Path, nodes: Nodes)
             run = Run(folder, **nodes.variables)
             places.append(run.place)
     assert run.end() == 0, run.said
-    assert killed == KILLS and sum(killed.values()) == 30
+    assert killed == KILLS
 
     found = events(folder)
     assert found["dispatched"] == found["trained"] + found["dropped"], "each once, and none is lost"
-    assert set(found["dispatched"].values()) == {1} and len(found["trained"]) > 0.9 * 80 * 16
+    assert set(found["dispatched"].values()) == {1} and len(found["trained"]) > 0.9 * UPDATES * 16
     assert max(lags(folder)) <= 1
     own = [NAMES["host"], NAMES["rank"], NAMES["worker"]]
     until(lambda: not any(started(nodes.variables[MARK], name) for name in own), 60)
