@@ -36,6 +36,7 @@ REGISTRY: Registry[type[Algorithm[Any]]] = Registry(
         "ppo": "algorithms.ppo:PPO",
         "selfac": "algorithms.selfac:SelfAC",
         "turn_ppo": "algorithms.turn_ppo:TurnPPO",
+        "vineppo": "algorithms.vineppo:VinePPO",
     },
     check=_check,
 )

@@ -48,6 +48,10 @@ class Needs:
     """A judge's label of every action, `Batch.label_A`; the algorithm is then a `JudgedAlgorithm`."""
     oracle: bool = False
     """The environment's own chance of success in every state, `Batch.oracle_S`."""
+    continuations: int = 0
+    """Episodes that the policy plays on from every state: their mean return is `Batch.continued_S`."""
+    discount: float = 1.0
+    """Worth of a reward one turn later in the returns of continuations."""
     reference: bool = False
     """Log-probabilities of the reference policy, `Batch.ref_logp_T`."""
     search: bool = False

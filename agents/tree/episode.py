@@ -118,11 +118,12 @@ class Episode:
     def sampled_tokens(self) -> int:
         return sum(len(action.tokens) for action, _ in self.own_turns)
 
-    def fork(self, job: Job) -> Episode:
-        """The same episode up to here, in nodes of its own, as ``job``."""
-        twin = replace(self, job=job, root=replace(self.root, children=[]), turns=[], texts=list(self.texts))
-        twin.forked_from, twin.inherited = self.job.sample, len(self.turns)
-        for turn in self.turns:
+    def fork(self, job: Job, turns: int | None = None) -> Episode:
+        """The same episode up to here, or its first ``turns`` turns, in nodes of its own, as ``job``."""
+        taken, texts = self.turns[:turns], self.texts[:turns]
+        twin = replace(self, job=job, root=replace(self.root, children=[]), turns=[], texts=texts)
+        twin.forked_from, twin.inherited = self.job.sample, len(taken)
+        for turn in taken:
             action, state = (replace(node, children=[]) for node in turn)
             twin.end.add(action).add(state)
             twin.turns.append((action, state))

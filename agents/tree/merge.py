@@ -35,7 +35,9 @@ def grow(episodes: Sequence[Episode], least: int = 1) -> list[Tree]:
             continue
         key = (episode.job.task_id, root.tokens)
         if key not in trees:
-            trees[key] = Tree(Node(root.kind, root.tokens, anchor=root.anchor, oracle=root.oracle))
+            trees[key] = Tree(
+                Node(root.kind, root.tokens, anchor=root.anchor, oracle=root.oracle, continued=root.continued)
+            )
         # Episodes keep their own chain: what is grafted are nodes without what follows them.
         turns = ((replace(action, children=[]), replace(state, children=[])) for action, state in episode.turns)
         trees[key].paths.append((episode, graft(trees[key].root, turns)))

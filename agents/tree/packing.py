@@ -34,7 +34,7 @@ def pack(
     return layout.batch(len(trees), device)
 
 
-_FLOATS = frozenset({"old_logp_T", "reward_A", "oracle_S", "return_L"})
+_FLOATS = frozenset({"old_logp_T", "reward_A", "oracle_S", "continued_S", "return_L"})
 _BOOLS = frozenset({"invalid_A", "terminated_S", "truncated_S", "fault_L"})
 """Columns of a batch that are no integers."""
 
@@ -130,6 +130,7 @@ class _Layout:
             terminated_S=node.terminated,
             truncated_S=node.truncated,
             oracle_S=math.nan if node.oracle is None else node.oracle,
+            continued_S=math.nan if node.continued is None else node.continued,
             tree_S=tree,
         )
         if not node.children:

@@ -65,6 +65,8 @@ class Node:
     """States: identity of the observation, equal where the agent saw the same thing."""
     oracle: float | None = None
     """States: the environment's own chance of success from here; None where it was not asked, or cannot tell."""
+    continued: float | None = None
+    """States: mean return of episodes that the policy played on from here; None where it played none."""
 
     def add(self, child: Node) -> Node:
         """Appends ``child`` and returns it. Raises ValueError where states and actions would not alternate."""
@@ -172,6 +174,8 @@ class Batch:
     tree_A: Tensor
     tree_L: Tensor
     trees: int
+    continued_S: Tensor | None = None
+    """Mean return of episodes that the policy played on from the state; NaN where it played none."""
     ref_logp_T: Tensor | None = None
     """Log-probability under the reference policy (LoRA off), where an algorithm asks for it."""
     invalid_A: Tensor | None = None

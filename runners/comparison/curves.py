@@ -21,7 +21,7 @@ AXES = {
     "busy_seconds": "seconds of playing and learning",
 }
 """What success is drawn against. The seconds are the sum of rollout, old log-probabilities and update."""
-LEARNING = ("seconds_judge", "seconds_forward", "seconds_update")
+LEARNING = ("seconds_judge", "seconds_continuations", "seconds_forward", "seconds_update")
 
 
 @dataclass(frozen=True)

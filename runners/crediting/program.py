@@ -10,7 +10,7 @@ from rich.console import Console
 from agent_envs import registry
 from agents.tree.episode import Episode, EpisodeId, Job
 from agents.tree.merge import grow
-from algorithms.base import Algorithm
+from algorithms.base import Algorithm, Needs
 from runners.command_line.errors import UserError
 from runners.command_line.outputs import writing
 from runners.command_line.plain import dump_json
@@ -23,6 +23,7 @@ from runners.reporting.tables import cell, show_table, write_csv
 from runners.run_folder.folder import write_whole
 from runners.run_folder.runs import SavedRun, locate
 from runners.settings.judge import judge_settings
+from runners.training.continuations import Continuations
 from runners.training.judging import Judging, local_judge, remote_judge
 from runners.training.learner import Credited, Learner
 
@@ -63,8 +64,19 @@ def scorers(credit: Credit, algorithms: Mapping[str, Algorithm[Any]], console: C
     return result
 
 
-def play(credit: Credit, run: SavedRun, console: Console) -> dict[str, list[Episode]]:
-    """The episodes of each policy, with what the oracle said of every state. Raises UserError."""
+def continuing(who: Sequence[Scorer]) -> Needs | None:
+    """What those need who credit by continuations; None where nobody does. Raises UserError."""
+    asked = {(needs.continuations, needs.discount): needs for needs in (scorer.algorithm.needs for scorer in who)}
+    asked = {sizes: needs for sizes, needs in asked.items() if needs.continuations}
+    if len(asked) > 1:
+        raise UserError("those who play on from states must agree on continuations and discount: leave one out")
+    return next(iter(asked.values()), None)
+
+
+def play(credit: Credit, run: SavedRun, who: Sequence[Scorer], console: Console) -> dict[str, list[Episode]]:
+    """The episodes of each policy, with what the oracle said of every state, and the values that the policy's
+    continuations give them where somebody credits by those. Raises UserError."""
+    needs = continuing(who)
     env = registry.make(*run.settings.only_env("credit"))
     tasks = pick_tasks(env, credit.split, credit.episodes // credit.group, console)
     if not has_oracle(env, credit.split):
@@ -77,6 +89,9 @@ def play(credit: Credit, run: SavedRun, console: Console) -> dict[str, list[Epis
         for version, name in enumerate(WHEN):
             controller.load(version, policies.adapters[name])
             result[name] = controller.play(jobs, run.train.sampling()).episodes
+            if needs is not None:
+                sizes = needs.continuations, needs.discount, run.settings.faults.retries
+                Continuations(controller, run.train.sampling(), *sizes).play(grow(result[name]))
     return result
 
 
@@ -107,7 +122,8 @@ def credited(
         result[when] = {}
         for i in range(0, len(trees), at_once):
             result[when] |= learner.credit(trees[i : i + at_once])
-        if not (scorer.algorithm.needs.critic or scorer.algorithm.needs.token_critic):
+        needs = scorer.algorithm.needs
+        if not (needs.critic or needs.token_critic or needs.continuations):
             result[when] = {name: replace(one, values=None) for name, one in result[when].items()}
         for action in (action for episode in episodes[when] for action, _ in episode.turns):
             action.label = None  # the next scorer has its own judge
@@ -119,7 +135,7 @@ def credited(
 def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> dict[str, Any]:
     """{"base": …, "trained": …}, each with counts and, by scorer, every figure with its interval."""
     run, _ = locate(credit.model, console)
-    episodes = play(credit, run, console)
+    episodes = play(credit, run, who, console)
     result: dict[str, Any] = {when: {"scorers": {}} for when in WHEN}
     for scorer in who:
         console.print(f"crediting: {scorer.name}", highlight=False)

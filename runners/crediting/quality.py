@@ -41,13 +41,13 @@ ABOUT = {
 
 
 def credited_turns(episodes: Sequence[Episode], credited: Mapping[EpisodeId, Credited]) -> Turns:
-    """The turns of ``episodes`` that were credited and whose every state the oracle knew."""
+    """The turns of ``episodes`` that were credited, whose every state the oracle knew, and none lost its value."""
     passed = [
         Passed.of(e, credited[e.job.id].values, credited[e.job.id].advantages)
         for e in episodes
         if e.turns and e.job.id in credited
     ]
-    return turns_of(one for one in passed if None not in one.oracle)
+    return turns_of(one for one in passed if None not in one.oracle and None not in (one.values or ())[:-1])
 
 
 Figure = Callable[[Turns, Vector], float | None]

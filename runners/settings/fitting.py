@@ -27,6 +27,11 @@ def check_fit(settings: RunSettings, *, begun: bool = False) -> None:
         raise UserError(
             f"--{train.algo}.resample waits for an update's episodes before it draws others: leave --staleness out"
         )
+    if needs.continuations and (train.staleness or train.overprovision):
+        flag = "--staleness" if train.staleness else "--overprovision"
+        raise UserError(
+            f"{train.algo} plays on from an update's states with the policy of that update: leave {flag} out"
+        )
     if train.overprovision:
         alone = {
             f"--{train.algo}.resample": bool(sampling.resample),

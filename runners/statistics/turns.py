@@ -30,8 +30,8 @@ class Passed:
     group: tuple[int, str]
     """Level and language of the task."""
     success: bool
-    values: Sequence[float] | None
-    """V of each state; the last one is not read."""
+    values: Sequence[float | None] | None
+    """V of each state; the last one is not read, and the others are known."""
     oracle: Sequence[float | None]
     """The environment's chance of success in each state."""
     turns: int
@@ -40,7 +40,7 @@ class Passed:
 
     @classmethod
     def of(
-        cls, episode: Episode, values: Sequence[float] | None = None, advantages: Sequence[float] | None = None
+        cls, episode: Episode, values: Sequence[float | None] | None = None, advantages: Sequence[float] | None = None
     ) -> Passed:
         task = episode.job.task
         oracle = [episode.root.oracle, *(state.oracle for _, state in episode.turns)]
@@ -110,8 +110,9 @@ def turns_of(episodes: Iterable[Passed]) -> Turns:
     for number, e in enumerate(episodes):
         task, group = tasks.setdefault(e.task, len(tasks)), groups.setdefault(e.group, len(groups))
         oracle = [np.nan if chance is None else chance for chance in e.oracle]
+        values = [np.nan if value is None else value for value in e.values or [None] * e.turns]
         for k in range(e.turns):
-            value, advantage = (np.nan if x is None else x[k] for x in (e.values, e.advantages))
+            value, advantage = values[k], np.nan if e.advantages is None else e.advantages[k]
             change = oracle[k + 1] - oracle[k]
             progress = 0.0 if abs(change) < ROUNDING else change
             known = (value, float(e.success), oracle[k], progress, sum(e.rewards[k:]), advantage)

@@ -15,7 +15,7 @@ from runners.training.evaluations import by_env
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-UPDATE_SECONDS = ("seconds_rollout", "seconds_judge", "seconds_forward", "seconds_update")
+UPDATE_SECONDS = ("seconds_rollout", "seconds_judge", "seconds_continuations", "seconds_forward", "seconds_update")
 """What an update's time is made of."""
 
 

@@ -31,6 +31,8 @@ COLUMNS: Columns = {
         ("sampled_tokens_per_s", "sampled tokens/s", "{:.0f}"),
         ("seconds_rollout", "rollout s", "{:.2f}"),
         ("seconds_env", "of it waiting for envs s", "{:.2f}"),
+        ("continuations", "continuations", "{:.0f}"),
+        ("seconds_continuations", "continuations s", "{:.2f}"),
         ("seconds_forward", "old and reference log p s", "{:.2f}"),
         ("seconds_update", "update s", "{:.2f}"),
     ),

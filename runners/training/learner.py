@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from agents.model.actor_critic import ActorCritic
-from agents.tree import Batch, Forward, Kind
+from agents.tree import Batch, Forward, Kind, Node
 from agents.tree.chunked_backward import backward, cut, forward_parts
 from agents.tree.episode import EpisodeId
 from agents.tree.merge import Tree
@@ -50,8 +50,8 @@ KL_EVERY = 5
 class Credited:
     """Values of an episode's states and advantages of its actions, before the update."""
 
-    values: tuple[float, ...] | None
-    """V of every state, the last one included; None without a critic."""
+    values: tuple[float | None, ...] | None
+    """V of every state, the last one included: of the critic, or of continuations; None without either."""
     advantages: tuple[float, ...] | None
     """One for each action; None for an algorithm that has none."""
 
@@ -307,9 +307,16 @@ class Learner:
         adv = None if adv_A is None else adv_A.tolist()
         value_S = piece.old.state_values(piece.batch)
         value = None if value_S is None else value_S.tolist()
+        by_play = bool(self.algorithm.needs.continuations)
+
+        def values(states: Sequence[Node]) -> tuple[float | None, ...] | None:
+            if value is None:
+                return tuple(s.continued for s in states) if by_play else None
+            return tuple(value[place[id(s)]] for s in states)
+
         return {
             episode.job.id: Credited(
-                None if value is None else tuple(value[place[id(s)]] for s in (tree.root, *(s for _, s in path))),
+                values((tree.root, *(s for _, s in path))),
                 None if adv is None else tuple(adv[place[id(a)]] for a, _ in path),
             )
             for tree in piece.trees

@@ -43,6 +43,7 @@ from runners.settings.run_settings import RunSettings
 from runners.training.advice import Advisor
 from runners.training.budget import Budget
 from runners.training.closing import draw_curve
+from runners.training.continuations import Continuations, Continued
 from runners.training.evaluations import summary_of, validated
 from runners.training.generators import load_rng_state, rng_state
 from runners.training.interrupts import Interrupts, Stopped
@@ -244,13 +245,16 @@ class Training:
         }
         if self.judging:
             row |= self.judging.label(played.episodes)
+        # A lone survivor of a group has nothing to be compared with.
+        kept = [episode for episode in played.episodes if episode.job.id not in rollout.left_out]
+        trees = grow(kept, least=min(2, self.group))
+        continued = self.continued(trees) if self.algorithm.needs.continuations else None
         with self.interrupts.shielded():
             used = self.budget.used(self.update)
             tokens = self.budget.add([*played.episodes, *rollout.cut], rollout.before)
             row["sampled_tokens_per_s"] = tokens / (now - since)
-            # A lone survivor of a group has nothing to be compared with.
-            kept = [episode for episode in played.episodes if episode.job.id not in rollout.left_out]
-            trees = grow(kept, least=min(2, self.group))
+            if continued is not None:
+                row |= continued.costs(self.budget, time.monotonic() - now)
             learned = self.learner.learn(update, trees, used)
             self.advisor.look_at(row | learned.row)
             self.account(update, rollout, trees, learned)
@@ -263,6 +267,12 @@ class Training:
             self.boundary = self.state()
             if update % self.train.save_every == 0 or self.budget.over(update):
                 self.save()
+
+    def continued(self, trees: Sequence[Tree]) -> Continued:
+        """What the policy played on from the states of ``trees``, which now have values."""
+        needs, train = self.algorithm.needs, self.train
+        sizes = needs.continuations, needs.discount, self.settings.faults.retries
+        return Continuations(self.controller, train.sampling(), *sizes).play(trees)
 
     def jobs(self, tasks: int) -> list[Job]:
         """What is played of the next ``tasks`` tasks: ``group`` episodes of each, whether or not they fork."""

@@ -55,6 +55,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"gae_lambda": 0.5, "std_floor": 0.1},
     ],
     "turn_ppo": [{}, {"ratio": "token", "normalize": "std", "value_clip": 0.2}, {"ratio": "turn_mean"}],
+    "vineppo": [
+        {},
+        {"ratio": "turn", "normalize": "std", "discount": 0.9},
+        {"ratio": "turn_mean", "normalize": "none"},
+    ],
 }
 EVERY: dict[str, Algorithm[Any]] = {
     " ".join([name, *(str(v) if isinstance(v, str) else f"{k}={v}" for k, v in options.items() if k != "formula")])
@@ -81,7 +86,7 @@ def annotate(w: World, root: Node, blank: float = 0.0) -> Node:
             continue
         node.anchor = w.rng.choice("abc")
         node.success = None if node.children else w.rng.random() < 0.5
-        node.oracle = w.rng.random() if node.success is None else float(node.success)
+        node.oracle = node.continued = w.rng.random() if node.success is None else float(node.success)
     return root
 
 
@@ -104,7 +109,8 @@ def update(
     w: World, algorithm: Algorithm[Any], trees: list[Node], pieces: int = 1, *, same: bool = False, **change: Any
 ) -> Step:
     """One step whose every number is finite; ``same``: policy and critic have not moved since the credit."""
-    batch = replace(w.batch(trees, critic=algorithm.needs.critic), **change)
+    batch = w.batch(trees, critic=algorithm.needs.critic)
+    batch = replace(batch, **{"continued_S": batch.oracle_S, **change})  # any numbers will do
     budget = next(b for b in range(max(len(batch), 1), 0, -1) if len(cut(batch, b)) >= pieces)
     assert len(cut(batch, budget)) == pieces
     before_logp, before = w.numbers(same=True)

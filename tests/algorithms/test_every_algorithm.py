@@ -67,13 +67,13 @@ def test_where_all_is_equal_the_policy_learns_nothing(algorithm: Algorithm[Any],
     root = flat(w, [paid] * 5)
     for state in states(root):
         state.oracle = float(paid > 0.5)
-    w.value = [paid] * w.tokens
-    learned = bool(update(w, algorithm, [root], same=True)[1].any())
+    w.value, foreseen_S = [paid] * w.tokens, torch.full((6,), paid, dtype=torch.float64)
+    learned = bool(update(w, algorithm, [root], same=True, continued_S=foreseen_S)[1].any())
     assert not learned if compares(algorithm) else (learned or paid <= 0.5)
     root.children[1].reward, root.children[1].label = paid - 1, paid <= 0.5  # the control: one of them ends otherwise
     end = root.children[1].children[0]
     end.success, end.oracle = not end.success, float(not end.success)
-    assert update(w, algorithm, [root], same=True)[1].any()
+    assert update(w, algorithm, [root], same=True, continued_S=foreseen_S)[1].any()
 
 
 # -- order and sharing -------------------------------------------------------------------------------------------

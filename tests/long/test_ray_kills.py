@@ -115,7 +115,18 @@ def test_kills_of_all_kinds_lose_no_episode(tmp_path: Path, nodes: Nodes) -> Non
     rng, folder = random.Random(0), tmp_path / "run"
     order = [kind for kind, count in KILLS.items() for _ in range(count)]
     rng.shuffle(order)
-    flags = ("--workers", "ray:2", "--staleness", "1", "--learner", "ddp:2", "--updates", str(UPDATES), "--eval-every", "40")
+    flags = (
+        "--workers",
+        "ray:2",
+        "--staleness",
+        "1",
+        "--learner",
+        "ddp:2",
+        "--updates",
+        str(UPDATES),
+        "--eval-every",
+        "40",
+    )
     flags += ("--faults.max-rate", "1", "--ray.address", nodes.address)
     run = Run(folder, *flags, **nodes.variables)
     killed: Counter[str] = Counter()

@@ -42,6 +42,8 @@ def main(rank: int, size: int, kind: str, folder: Path) -> None:
             if run.judging:
                 run.judging.label(episodes)
             trees, alone = grow(episodes), run.learner
+            if run.algorithm.needs.continuations:
+                run.continued(trees)
             if ranks is None:
                 ranks = join(LearnerRanks(kind, size), rank, folder / "meeting", run.model.device)
             shared = Learner(run.model, run.algorithm, alone.critic_prompt, run.train, ranks)

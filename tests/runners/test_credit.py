@@ -15,6 +15,7 @@ from agent_envs.core import Task
 from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Job
 from algorithms import algorithm_class
+from algorithms.vineppo import VinePPO
 from runners.command_line.errors import UserError
 from runners.crediting.program import measure, rows, scorers, show, write
 from runners.crediting.quality import WHEN, by_turn, counts, credited_turns, quality
@@ -105,17 +106,20 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.runs
 def test_every_algorithm_is_asked_about_the_same_episodes(tmp_path: Path, folders: dict[str, Path]) -> None:
     runs = (folders["grpo"], folders["exact_critic"])
-    credit = Credit(folders["selfac"], ("selfac", "gigpo"), runs, episodes=48, group=4, split="train")
-    who = scorers(credit, {"gigpo": algorithm_class("gigpo")()}, SILENT)
+    credit = Credit(folders["selfac"], ("selfac", "gigpo", "vineppo"), runs, episodes=48, group=4, split="train")
+    others = {"gigpo": algorithm_class("gigpo")(), "vineppo": VinePPO(continuations=8)}
+    who = scorers(credit, others, SILENT)
     found = measure(credit, who, SILENT)
     for when in WHEN:
         assert found[when]["counts"]["episodes"] == 48 and found[when]["counts"]["tasks"] == 12
         figures = {name: one["figures"] for name, one in found[when]["scorers"].items()}
-        assert set(figures) == {"grpo", "exact_critic", "selfac", "gigpo"}
+        assert set(figures) == {"grpo", "exact_critic", "selfac", "gigpo", "vineppo"}
         # The control: the oracle's own credit is right about every action, and GRPO cannot tell two of one chain apart.
         assert figures["exact_critic"]["auc"].mean == figures["exact_critic"]["rank"].mean == pytest.approx(1)
         assert figures["exact_critic"]["irrelevant"].mean == 0 < figures["grpo"]["irrelevant"].mean
         assert figures["grpo"]["ev"] is None and figures["gigpo"]["ev"] is None and figures["selfac"]["ev"] is not None
+        # What the policy gets when it plays on tells right from wrong, and agrees with the oracle's order of the states.
+        assert figures["vineppo"]["auc"].low > 0.6 and figures["vineppo"]["value_rank"].low > 0.2
         assert len({one["ev_oracle"].mean for one in figures.values()}) == 1
     base = found["base"]["scorers"]["selfac"]["figures"]["value_solvable"]
     assert base.low == base.mean == base.high == 0.5, "an untrained critic says the same of every state"

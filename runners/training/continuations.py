@@ -1,0 +1,104 @@
+"""Monte Carlo values: the policy plays on from every state of its episodes, several times from each [VinePPO,
+arXiv 2410.01679].
+
+Invariant: a continuation has seeds of its own, that follow from its episode, its turn and its number; so it depends
+neither on the other episodes nor on the number of workers. It begins in a fresh environment, in which what was done is
+done again. One that breaks is lost: it is not played again, and the mean is that of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import stdev
+
+from agents.engine import SamplingSettings
+from agents.rollout.play import Played
+from agents.rollout.quota import Quota
+from agents.tree import Node
+from agents.tree.episode import Episode
+from agents.tree.merge import Tree
+from runners.statistics.intervals import mean
+from runners.training.budget import Budget
+from runners.workers.controller import Controller
+
+MOST_TURNS = 1 << 20
+"""More than any episode has."""
+
+
+@dataclass(frozen=True)
+class Continued:
+    """What came of continuations."""
+
+    played: Played
+    error: float | None
+    """Mean standard error of a value; None where no state has two returns."""
+
+    def costs(self, budget: Budget, seconds: float) -> dict[str, float]:
+        """What they cost, by name; the budget of the run counts their turns and tokens."""
+        steps = budget.steps
+        tokens = budget.add(self.played.episodes)
+        return {
+            "continuations": float(len(self.played.outcomes)),
+            "continuation_steps": float(budget.steps - steps),
+            "continuation_tokens": float(tokens),
+            "continuation_faults": float(len(self.played.faults)),
+            **({} if self.error is None else {"continuation_error": self.error}),
+            "seconds_continuations": seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Continuations:
+    """Plays ``count`` episodes on from every state, and values it at their mean return with this ``discount``."""
+
+    controller: Controller
+    sampling: SamplingSettings
+    count: int
+    discount: float
+    retries: int
+    """Times an environment that broke is tried again elsewhere: a job that is that far is not."""
+
+    def play(self, trees: Sequence[Tree]) -> Continued:
+        """Notes the values in the states of ``trees`` and of their episodes (`Node.continued`)."""
+        begun, states = [], []
+        for node, episode, turns in open_states(trees):
+            states.append(node)
+            begun += [self.prefix(episode, turns, i) for i in range(self.count)]
+        quota = Quota(1, len(begun), begun=tuple(begun))
+        played = self.controller.play([one.job for one in begun], self.sampling, quota=quota)
+        errors = []
+        for i, node in enumerate(states):
+            mine = played.outcomes[i * self.count : (i + 1) * self.count]
+            returns = [self.rest(one) for one in mine if isinstance(one, Episode)]
+            node.continued = mean(returns) if returns else None
+            if len(returns) > 1:
+                errors.append(stdev(returns) / math.sqrt(len(returns)))
+        for tree in trees:
+            for episode, path in tree.paths:
+                episode.root.continued = tree.root.continued
+                for (_, state), (_, node) in zip(episode.turns, path, strict=True):
+                    state.continued = node.continued
+        return Continued(played, mean(errors) if errors else None)
+
+    def prefix(self, episode: Episode, turns: int, number: int) -> Episode:
+        """The first turns of an episode, as the ``number``-th continuation begins."""
+        # Samples of the run count up from 0.
+        sample = -1 - ((episode.job.sample * MOST_TURNS + turns) * self.count + number)
+        return episode.fork(replace(episode.job, sample=sample, attempt=self.retries), turns)
+
+    def rest(self, episode: Episode) -> float:
+        """The discounted return of what was played on."""
+        return sum(self.discount**i * action.reward for i, (action, _) in enumerate(episode.own_turns))
+
+
+def open_states(trees: Sequence[Tree]) -> Iterator[tuple[Node, Episode, int]]:
+    """Every state in which a turn was taken, with an episode that went through it and the turns that led there."""
+    for tree in trees:
+        seen: set[int] = set()
+        for episode, path in tree.paths:
+            for turns, node in enumerate((tree.root, *(state for _, state in path[:-1]))):
+                if id(node) not in seen:
+                    seen.add(id(node))
+                    yield node, episode, turns
