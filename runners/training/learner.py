@@ -307,12 +307,12 @@ class Learner:
         adv = None if adv_A is None else adv_A.tolist()
         value_S = piece.old.state_values(piece.batch)
         value = None if value_S is None else value_S.tolist()
-        by_play = bool(self.algorithm.needs.continuations)
+        played = bool(self.algorithm.needs.continuations)
 
         def values(states: Sequence[Node]) -> tuple[float | None, ...] | None:
-            if value is None:
-                return tuple(s.continued for s in states) if by_play else None
-            return tuple(value[place[id(s)]] for s in states)
+            if played:
+                return tuple(s.continued for s in states)
+            return None if value is None else tuple(value[place[id(s)]] for s in states)
 
         return {
             episode.job.id: Credited(

