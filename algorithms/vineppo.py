@@ -12,31 +12,21 @@ Legend of the shape suffixes: T tokens, A actions = turns, S states.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
-from agents.tree import Batch, Forward, Tensor
+from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Needs, floats, require, without_gradient
-from algorithms.formulas.maths import AdvantageScale, Moments, Normalized, mean_and_variance, scale_advantage
+from algorithms.formulas.fixed_credit import FixedAdvantages, FixedCredit
+from algorithms.formulas.maths import AdvantageScale, Normalized, mean_and_variance, scale_advantage
 from algorithms.formulas.policy_loss import KLPenalty
 from algorithms.formulas.returns import scored, turn_advantage
 from algorithms.formulas.turn_ratio import TurnClip, TurnRatio, mean_weight, said
 
 
 @dataclass(frozen=True)
-class VineCredit:
-    """What a turn was worth before the update."""
-
-    adv_A: Tensor
-    count_A: Tensor
-    """How many episodes took it; 0 where they broke, or where all continuations of one of its states did."""
-    over: Moments | None = None
-    """Of the whole update's advantages; None: this batch is all of it."""
-
-
-@dataclass(frozen=True)
-class VinePPO(TurnClip, KLPenalty, Normalized, Algorithm[VineCredit]):
+class VinePPO(FixedAdvantages, TurnClip, KLPenalty, Normalized, Algorithm[FixedCredit]):
     """VinePPO: PPO over turns with Monte Carlo values of the policy itself.
 
     loss = policy + kl_coef KL, each a mean over turns (KL: over tokens).
@@ -67,8 +57,11 @@ class VinePPO(TurnClip, KLPenalty, Normalized, Algorithm[VineCredit]):
         )
 
     @without_gradient
-    def credit(self, batch: Batch, old: Forward) -> VineCredit:
-        """Raises ValueError where no state has a value."""
+    def credit(self, batch: Batch, old: Forward) -> FixedCredit:
+        """A turn does not count where all continuations of one of its states broke.
+
+        Raises ValueError where no state has a value.
+        """
         batch = scored(batch)
         known_S = torch.full_like(batch.oracle_S, torch.nan) if batch.continued_S is None else batch.continued_S
         if batch.state_A.numel() and known_S[batch.state_A].isnan().all():
@@ -77,15 +70,9 @@ class VinePPO(TurnClip, KLPenalty, Normalized, Algorithm[VineCredit]):
         value_S = torch.where(last_S, 0.0, known_S.double())
         adv_A = turn_advantage(batch, value_S, torch.zeros_like(value_S), self.discount, 0.0)
         lost_A = adv_A.isnan()
-        return VineCredit(adv_A.nan_to_num(0.0), batch.count_A * ~lost_A)
+        return FixedCredit(adv_A.nan_to_num(0.0), batch.count_A * ~lost_A)
 
-    def moments(self, batch: Batch, credit: VineCredit) -> Moments:
-        return Moments.of(credit.adv_A, credit.count_A)
-
-    def scaled(self, batch: Batch, credit: VineCredit, over: Moments) -> VineCredit:
-        return replace(credit, over=over)
-
-    def loss(self, batch: Batch, new: Forward, credit: VineCredit, /) -> Loss:
+    def loss(self, batch: Batch, new: Forward, credit: FixedCredit, /) -> Loss:
         scaled_A = scale_advantage(credit.adv_A, credit.count_A, self.normalize, over=credit.over)
         policy, clip_fraction = self.mean_turn_loss(batch, new.logp_T, scaled_A, credit.count_A)
         weight_T = batch.to_tokens(mean_weight(credit.count_A * said(batch)))
@@ -95,6 +82,3 @@ class VinePPO(TurnClip, KLPenalty, Normalized, Algorithm[VineCredit]):
             advantage_std=mean_and_variance(credit.adv_A, credit.count_A)[1].sqrt(),
         )
         return self.penalised(policy, batch, new, weight_T, stats, mean=True)
-
-    def action_advantage(self, batch: Batch, credit: VineCredit) -> Tensor:
-        return credit.adv_A

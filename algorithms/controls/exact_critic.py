@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from agents.tree import Batch, Forward, Tensor
+from agents.tree import Batch, Forward
 from algorithms.base import Algorithm, Loss, Needs, floats, without_gradient
+from algorithms.formulas.fixed_credit import FixedAdvantages, FixedCredit
 from algorithms.formulas.maths import (
     AdvantageScale,
-    Moments,
     Normalized,
     mean_and_variance,
     require_floor,
@@ -31,18 +31,7 @@ from algorithms.formulas.turn_ratio import TurnClip
 
 
 @dataclass(frozen=True)
-class ExactCredit:
-    """What a turn was worth before the update."""
-
-    adv_A: Tensor
-    count_A: Tensor
-    """How many episodes took it; those that broke are not counted."""
-    over: Moments | None = None
-    """Of the whole update's advantages; None: this batch is all of it."""
-
-
-@dataclass(frozen=True)
-class ExactCritic(TurnClip, Normalized, Algorithm[ExactCredit]):
+class ExactCritic(FixedAdvantages, TurnClip, Normalized, Algorithm[FixedCredit]):
     """A control: the clipped loss over turns with advantages from the environment's oracle.
 
     It learns success; rewards have no part in it.
@@ -66,20 +55,14 @@ class ExactCritic(TurnClip, Normalized, Algorithm[ExactCredit]):
         return Needs(oracle=True, moments=self.over_update(self.normalize != AdvantageScale.NONE))
 
     @without_gradient
-    def credit(self, batch: Batch, old: Forward) -> ExactCredit:
+    def credit(self, batch: Batch, old: Forward) -> FixedCredit:
         batch, value_S = scored(batch), batch.oracle_S.double()
         if value_S.isnan().any():
             raise ValueError("the exact critic needs an environment whose oracle tells the chance of success")
         unpaid = replace(batch, reward_A=torch.zeros_like(batch.reward_A))
-        return ExactCredit(turn_advantage(unpaid, value_S, value_S, 1.0, self.gae_lambda), batch.count_A)
+        return FixedCredit(turn_advantage(unpaid, value_S, value_S, 1.0, self.gae_lambda), batch.count_A)
 
-    def moments(self, batch: Batch, credit: ExactCredit) -> Moments:
-        return Moments.of(credit.adv_A, credit.count_A)
-
-    def scaled(self, batch: Batch, credit: ExactCredit, over: Moments) -> ExactCredit:
-        return replace(credit, over=over)
-
-    def loss(self, batch: Batch, new: Forward, credit: ExactCredit, /) -> Loss:
+    def loss(self, batch: Batch, new: Forward, credit: FixedCredit, /) -> Loss:
         scaled_A = scale_advantage(credit.adv_A, credit.count_A, self.normalize, self.std_floor, credit.over)
         policy, clip_fraction = self.mean_turn_loss(batch, new.logp_T, scaled_A, credit.count_A)
         stats = floats(
@@ -89,6 +72,3 @@ class ExactCritic(TurnClip, Normalized, Algorithm[ExactCredit]):
             advantage_std=mean_and_variance(credit.adv_A, credit.count_A)[1].sqrt(),
         )
         return Loss(policy, stats)
-
-    def action_advantage(self, batch: Batch, credit: ExactCredit) -> Tensor:
-        return credit.adv_A

@@ -90,8 +90,8 @@ def play(credit: Credit, run: SavedRun, who: Sequence[Scorer], console: Console)
             controller.load(version, policies.adapters[name])
             result[name] = controller.play(jobs, run.train.sampling()).episodes
             if needs is not None:
-                sizes = needs.continuations, needs.discount, run.settings.faults.retries
-                Continuations(controller, run.train.sampling(), *sizes).play(grow(result[name]))
+                retries = run.settings.faults.retries
+                Continuations(controller, run.train.sampling(), needs, retries).play(grow(result[name]))
     return result
 
 

@@ -19,6 +19,7 @@ from agents.rollout.quota import Quota
 from agents.tree import Node
 from agents.tree.episode import Episode
 from agents.tree.merge import Tree
+from algorithms.base import Needs
 from runners.statistics.intervals import mean
 from runners.training.budget import Budget
 from runners.workers.controller import Controller
@@ -51,26 +52,25 @@ class Continued:
 
 @dataclass(frozen=True)
 class Continuations:
-    """Plays ``count`` episodes on from every state, and values it at their mean return with this ``discount``."""
+    """Plays as many episodes on from every state as an algorithm ``needs``, and values it at their mean return."""
 
     controller: Controller
     sampling: SamplingSettings
-    count: int
-    discount: float
+    needs: Needs
     retries: int
     """Times an environment that broke is tried again elsewhere: a job that is that far is not."""
 
     def play(self, trees: Sequence[Tree]) -> Continued:
         """Notes the values in the states of ``trees`` and of their episodes (`Node.continued`)."""
-        begun, states = [], []
+        begun, states, count = [], [], self.needs.continuations
         for node, episode, turns in open_states(trees):
             states.append(node)
-            begun += [self.prefix(episode, turns, i) for i in range(self.count)]
+            begun += [self.prefix(episode, turns, i) for i in range(count)]
         quota = Quota(1, len(begun), begun=tuple(begun))
         played = self.controller.play([one.job for one in begun], self.sampling, quota=quota)
         errors = []
         for i, node in enumerate(states):
-            mine = played.outcomes[i * self.count : (i + 1) * self.count]
+            mine = played.outcomes[i * count : (i + 1) * count]
             returns = [self.rest(one) for one in mine if isinstance(one, Episode)]
             node.continued = mean(returns) if returns else None
             if len(returns) > 1:
@@ -85,12 +85,12 @@ class Continuations:
     def prefix(self, episode: Episode, turns: int, number: int) -> Episode:
         """The first turns of an episode, as the ``number``-th continuation begins."""
         # Samples of the run count up from 0.
-        sample = -1 - ((episode.job.sample * MOST_TURNS + turns) * self.count + number)
+        sample = -1 - ((episode.job.sample * MOST_TURNS + turns) * self.needs.continuations + number)
         return episode.fork(replace(episode.job, sample=sample, attempt=self.retries), turns)
 
     def rest(self, episode: Episode) -> float:
         """The discounted return of what was played on."""
-        return sum(self.discount**i * action.reward for i, (action, _) in enumerate(episode.own_turns))
+        return sum(self.needs.discount**i * action.reward for i, (action, _) in enumerate(episode.own_turns))
 
 
 def open_states(trees: Sequence[Tree]) -> Iterator[tuple[Node, Episode, int]]:

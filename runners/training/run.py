@@ -270,9 +270,8 @@ class Training:
 
     def continued(self, trees: Sequence[Tree]) -> Continued:
         """What the policy played on from the states of ``trees``, which now have values."""
-        needs, train = self.algorithm.needs, self.train
-        sizes = needs.continuations, needs.discount, self.settings.faults.retries
-        return Continuations(self.controller, train.sampling(), *sizes).play(trees)
+        how = self.train.sampling(), self.algorithm.needs, self.settings.faults.retries
+        return Continuations(self.controller, *how).play(trees)
 
     def jobs(self, tasks: int) -> list[Job]:
         """What is played of the next ``tasks`` tasks: ``group`` episodes of each, whether or not they fork."""

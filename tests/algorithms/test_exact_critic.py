@@ -1,6 +1,5 @@
 """The exact critic against a loop over the tree, its two ends, and what it refuses and does not look at."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +8,7 @@ import torch
 from algorithm_trees import World, actions, states, world
 from every_algorithm import equal, groups, update
 from torch import Tensor
+from turn_loss_by_loop import loss_over_turns
 
 from agents.tree import Kind, Node
 from algorithms.base import Needs
@@ -16,7 +16,7 @@ from algorithms.controls.exact_critic import ExactCritic
 
 
 def by_loop(w: World, algorithm: ExactCritic, trees: list[Node]) -> tuple[float, Tensor]:
-    """A(a) = V(s') - V(s) + lambda mean over what was tried in s' of A; then PPO's loss over turns, one by one."""
+    """A(a) = V(s') - V(s) + lambda mean over what was tried in s' of A; then `loss_over_turns`."""
 
     def advantage(state: Node, action: Node) -> float:
         after = action.children[0]
@@ -29,33 +29,7 @@ def by_loop(w: World, algorithm: ExactCritic, trees: list[Node]) -> tuple[float,
     turns = [
         (action, advantage(state, action)) for root in trees for state in states(root) for action in state.children
     ]
-    each = [a for action, a in turns for _ in range(action.count)]
-    mean = sum(each) / len(each)
-    deviation = math.sqrt(
-        max(
-            sum((a - mean) ** 2 for a in each) / (len(each) - 1),
-            (0.1 if algorithm.std_floor is None else algorithm.std_floor) ** 2,
-        )
-        + 1e-8
-    )
-    centre = mean if algorithm.normalize == "whiten" else 0.0
-    logp, _ = w.numbers()
-    total = torch.zeros((), dtype=torch.float64)
-    for action, a in turns:
-        scaled = a if algorithm.normalize == "none" else (a - centre) / deviation
-        gaps = [logp[t] - w.old[t] for t in action.tokens]
-        if algorithm.ratio == "turn":
-            gaps = [torch.stack(gaps).sum()]
-        elif algorithm.ratio == "turn_mean":
-            gaps = [torch.stack(gaps).mean()]
-        for gap in gaps:
-            rho = gap.exp()
-            gain = torch.minimum(rho * scaled, rho.clamp(1 - algorithm.clip, 1 + algorithm.clip) * scaled)
-            if scaled < 0:
-                gain = torch.clamp(gain, min=algorithm.dual_clip * scaled)
-            total = total - action.count * gain / len(gaps) / len(each)
-    total.backward()
-    return float(total.detach()), logp.grad
+    return loss_over_turns(w, algorithm, turns, 0.1 if algorithm.std_floor is None else algorithm.std_floor)
 
 
 @pytest.mark.parametrize(

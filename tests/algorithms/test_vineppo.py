@@ -1,6 +1,5 @@
 """VinePPO against a loop over the tree, by hand, and what becomes of states without a value."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +8,7 @@ import torch
 from algorithm_trees import World, states, world
 from every_algorithm import groups, update
 from torch import Tensor
+from turn_loss_by_loop import loss_over_turns
 
 from agents.tree import Node
 from algorithms.base import Needs
@@ -30,7 +30,7 @@ def column(w: World, trees: list[Node]) -> Tensor:
 
 
 def by_loop(w: World, algorithm: VinePPO, trees: list[Node]) -> tuple[float, Tensor]:
-    """A(a) = r + discount V(s') - V(s), V = 0 in a last state; then PPO's loss over turns, one by one."""
+    """A(a) = r + discount V(s') - V(s), V = 0 in a last state; then `loss_over_turns`."""
     turns = []
     for state in (state for root in trees for state in states(root)):
         for action in state.children:
@@ -38,24 +38,7 @@ def by_loop(w: World, algorithm: VinePPO, trees: list[Node]) -> tuple[float, Ten
             assert state.continued is not None and after.continued is not None
             later = after.continued if after.children else 0.0
             turns.append((action, action.reward + algorithm.discount * later - state.continued))
-    each = [a for action, a in turns for _ in range(action.count)]
-    mean = sum(each) / len(each)
-    deviation = math.sqrt(sum((a - mean) ** 2 for a in each) / (len(each) - 1) + 1e-8)
-    logp, _ = w.numbers()
-    total = torch.zeros((), dtype=torch.float64)
-    for action, a in turns:
-        scaled = {"none": a, "std": a / deviation, "whiten": (a - mean) / deviation}[algorithm.normalize]
-        gaps = [logp[t] - w.old[t] for t in action.tokens]
-        if algorithm.ratio == "turn":
-            gaps = [torch.stack(gaps).sum()]
-        for gap in gaps:
-            rho = gap.exp()
-            gain = torch.minimum(rho * scaled, rho.clamp(1 - algorithm.clip, 1 + algorithm.clip) * scaled)
-            if scaled < 0:
-                gain = torch.clamp(gain, min=algorithm.dual_clip * scaled)
-            total = total - action.count * gain / len(gaps) / len(each)
-    total.backward()
-    return float(total.detach()), logp.grad
+    return loss_over_turns(w, algorithm, turns)
 
 
 @pytest.mark.parametrize(

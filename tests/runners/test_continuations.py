@@ -26,6 +26,7 @@ from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
 from agents.tree.episode import Episode, Fault, Job
 from agents.tree.merge import Tree, grow
+from algorithms.base import Needs
 from runners.command_line.errors import UserError
 from runners.training.continuations import Continuations, open_states
 
@@ -61,7 +62,7 @@ def grown(player: Player, tasks: int, group: int = 1) -> list[Tree]:
 
 
 def valuing(player: Any, count: int, discount: float = 1.0) -> Continuations:
-    return Continuations(player, SamplingSettings(), count, discount, retries=1)
+    return Continuations(player, SamplingSettings(), Needs(continuations=count, discount=discount), retries=1)
 
 
 def chance(episode: Episode, turns: int, skill: float) -> float:
