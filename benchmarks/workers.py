@@ -3,8 +3,9 @@
     python benchmarks/workers.py --out benchmarks/results/workers.json
 
 The same jobs are played in turn by one worker on Ray, two workers on Ray and one worker of `--workers 1`, all of which
-stay open. A ratio or a difference is the median of those within a round. Figures of a busy machine say little: the load
-is recorded. Exits with 1 when a condition fails.
+stay open. A ratio or a difference is the median of those within a round. Beside them, two workers that share nothing
+each play all of the jobs at once: what they gain over one is what this machine gives to a second busy process. Figures
+of a busy machine say little: the load is recorded. Exits with 1 when a condition fails.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -41,7 +43,7 @@ TWO_AT_LEAST = 1.8
 """How many times the episodes of one worker two must play in a second, on two idle processors."""
 SYNC_AT_MOST, EPISODE_AT_MOST = 50.0, 2.0
 """Milliseconds that a new policy may take until it plays, and that an episode may cost more than in a process."""
-ONE, TWO, PROCESS = "ray:1", "ray:2", "process:1"
+ONE, TWO, PROCESS, APART = "ray:1", "ray:2", "process:1", "process:1 beside another"
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,11 @@ class WorkersCost:
 
     env: str = "wiki"
     """Environment to play, with its tiny model."""
-    episodes: int = 256
-    """Episodes of a measurement."""
+    episodes: int = 512
+    """Episodes of a measurement: so many portions that the wait for the last one weighs little."""
     portion: int = 32
     """Episodes that a worker plays side by side."""
-    rounds: int = 5
+    rounds: int = 9
     """How often everything is measured."""
     out: Path = Path("benchmarks/results/workers.json")
     """File for the result."""
@@ -87,28 +89,38 @@ class Measured:
         return 1000 * (new - self.play(jobs, 1))
 
 
+def at_once(programs: list[Measured], jobs: list[Job], portion: int) -> float:
+    """Seconds until each of them has played all the jobs."""
+    started = time.perf_counter()
+    with ThreadPoolExecutor(len(programs)) as threads:
+        list(threads.map(lambda program: program.play(jobs, portion), programs))
+    return time.perf_counter() - started
+
+
 def measure(settings: WorkersCost, console: Console) -> dict[str, Spread]:
     run = read_settings(["--env", settings.env, "--slots", str(settings.portion)])
     base = base_of(run, console, "cpu")
     setup = WorkerSetup(base, run.lora, run.play())
     adapter = save(dict(ActorCritic(load_base(base).model, run.lora, critic=None).policy_state()))
-    tasks = pick_tasks(registry.make(settings.env, run.env), "train", settings.episodes, console)
+    tasks = pick_tasks(registry.make(*run.only_env("workers")), "train", settings.episodes, console)
     jobs = [Job(tasks[i % len(tasks)], i // len(tasks)) for i in range(settings.episodes)]
     cluster = RayCluster(RaySettings(), 3)
     opened: list[Callable[[], None]] = [cluster.close]
     try:
         cluster.open()
         programs: dict[str, Measured] = {}
-        for name, count, spawn in ((ONE, 1, cluster.spawn), (TWO, 2, cluster.spawn), (PROCESS, 1, None)):
+        ray = cluster.spawn
+        for name, count, spawn in ((ONE, 1, ray), (TWO, 2, ray), (PROCESS, 1, None), (APART, 1, None)):
             workers = ProcessWorkers(setup, count, spawn)
             opened.append(workers.close)
             programs[name] = Measured(workers, adapter)
             programs[name].play(jobs, settings.portion)  # untimed
-        sync = []
+        sync, both = [], []
         for _ in range(settings.rounds):
-            for program in programs.values():
-                program.seconds.append(program.play(jobs, settings.portion))
+            for name in (ONE, TWO, PROCESS):
+                programs[name].seconds.append(programs[name].play(jobs, settings.portion))
             sync.append(programs[ONE].sync_ms(jobs[:1]))
+            both.append(at_once([programs[PROCESS], programs[APART]], jobs, settings.portion))
     finally:
         for close in reversed(opened):
             close()
@@ -116,6 +128,7 @@ def measure(settings: WorkersCost, console: Console) -> dict[str, Spread]:
     beyond = [1000 * (a - b) / len(jobs) for a, b in zip(one, process, strict=True)]
     return {
         "episodes a second, two workers over one": ratio(one, two),
+        "the same, two workers that share nothing": ratio([2 * seconds for seconds in process], both),
         "new policy until it plays, ms": Spread.of(sync),
         "an episode on Ray beyond one in a process, ms": Spread.of(beyond),
         "episodes a second, one worker": Spread.of([len(jobs) / seconds for seconds in one]),
@@ -123,7 +136,7 @@ def measure(settings: WorkersCost, console: Console) -> dict[str, Spread]:
 
 
 def conditions(found: Mapping[str, Spread]) -> list[tuple[str, bool]]:
-    two, sync, episode, _ = (spread.median for spread in found.values())
+    two, _, sync, episode, _ = (spread.median for spread in found.values())
     return [
         (f"two workers play at least {TWO_AT_LEAST} times as many episodes a second ({two:.2f})", two >= TWO_AT_LEAST),
         (f"a new policy plays within {SYNC_AT_MOST:g} ms ({sync:.1f})", sync <= SYNC_AT_MOST),

@@ -178,7 +178,7 @@ class ProcessWorkers:
                 raise StaleWorker(value)
             if kind == "refused":
                 raise UserError(value)
-            if on_end:
+            for _ in range(value if on_end else 0):  # it says how many episodes ended
                 on_end()
 
     def _heard(self, slot: _Slot, child: Connection) -> bytes:

@@ -5,7 +5,9 @@ its own host's boundary as JSON before it gets here.
 """
 
 import pickle
+import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +23,9 @@ from runners.command_line.errors import UserError
 from runners.loading.base_model import BaseSpec, load_base
 from runners.workers.base import StaleWorker
 from runners.workers.worker import PlaySettings, Worker
+
+_TELL_EVERY = 0.25
+"""Seconds between two messages about ended episodes: on Ray each is a remote call, and both ends pay for it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,23 @@ class WorkerSetup:
         return Worker(model.model, base.chat, self.play, base.source, leader, merged=bool(self.base.merged))
 
 
+class _Ended:
+    """Tells the other end how many episodes ended since it was last told."""
+
+    def __init__(self, tell: Callable[..., None]) -> None:
+        self._tell, self._count, self._last = tell, 0, time.monotonic()
+
+    def one(self) -> None:
+        self._count += 1
+        if time.monotonic() - self._last >= _TELL_EVERY:
+            self.rest()
+
+    def rest(self) -> None:
+        if self._count:
+            self._tell("ended", self._count)
+        self._count, self._last = 0, time.monotonic()
+
+
 def serve(channel: Channel) -> None:
     """Answers until the parent is gone."""
 
@@ -59,8 +81,11 @@ def serve(channel: Channel) -> None:
                 tell("done", None)
             else:
                 spec, version = arguments
+                ended = _Ended(tell)
                 try:
-                    tell("done", worker.play(spec, version, lambda: tell("ended", None)))
+                    played = worker.play(spec, version, ended.one)
+                    ended.rest()
+                    tell("done", played)
                 except StaleWorker as error:
                     tell("stale", str(error))
     except EOFError:
