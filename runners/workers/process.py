@@ -178,8 +178,9 @@ class ProcessWorkers:
                 raise StaleWorker(value)
             if kind == "refused":
                 raise UserError(value)
-            for _ in range(value if on_end else 0):  # it says how many episodes ended
-                on_end()
+            if on_end:
+                for _ in range(value):  # as many episodes ended
+                    on_end()
 
     def _heard(self, slot: _Slot, child: Connection) -> bytes:
         """The next message. Raises EOFError, or TimeoutError after a silence in which the worker was suspected."""
