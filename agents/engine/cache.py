@@ -2,31 +2,29 @@
 
 Invariants: a session's token at position p lies in its row at index p, so a row has no holes; what lies beyond a row's
 length is finite garbage that no query may see. One forward takes one flat row of T new tokens of many sessions: first
-one token each of the sessions that decode, then runs of tokens of the sessions that read a prompt or an observation.
-Nothing is padded in the linear layers.
+one token each of the sessions that decode (`decoding`), then runs of tokens of the sessions that read a prompt or an
+observation. Nothing is padded in the linear layers.
 
 The model's own code is not touched: it is told to use the attention function ``turnwise_slots`` and hands it the plan
-as a keyword. Shapes: T tokens, N decoding sessions, M sessions of a group, R cache rows, H heads, K key/value heads,
-C cached positions, D head width.
+as a keyword. Shapes: T tokens, M sessions of a group, R cache rows, H heads, K key/value heads, C cached positions,
+D head width.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from agents.engine.decoding import Band, additive, decode, hidden
 from agents.model.attention.interface import with_effect
 from agents.text.errors import ModelError
 
 NAME = "turnwise_slots"
 FIRST_LENGTH = 128
-_BEYOND_CACHE = 1 << 19
-"""Numbers in the keys of a layer from which on it is their way from memory that takes the time."""
 
 
 class SlotCache:
@@ -98,10 +96,8 @@ class CachePlan:
     cache: SlotCache
     row_T: Tensor
     pos_T: Tensor
-    rows: np.ndarray
-    """Rows of the N decoding sessions, ascending; they are the first N tokens."""
-    keys_to: int
-    """One past the last position that a decoding session looks at."""
+    bands: list[Band]
+    """The decoding sessions; theirs are the first tokens."""
     groups: list[list[RowRun]]
     """Runs that are computed together, padded to the longest of their group."""
     device: torch.device
@@ -109,12 +105,7 @@ class CachePlan:
     """Layers that called the attention function: all must, or the model has state that this cache does not hold."""
 
     def __post_init__(self) -> None:
-        n = len(self.rows)
-        low, high = (int(self.rows[0]), int(self.rows[-1]) + 1) if n else (0, 0)
-        self.dense = high - low == n
-        self.span = slice(low, high) if high - low <= 3 * n else None
-        self.pick_N = self.row_T[:n] - low if not self.dense else self.row_T[:0]
-        self._decode: dict[tuple[int | None, int], Tensor] = {}
+        self.decoding = sum(len(band.rows) for band in self.bands)
         self._stairs: dict[int | None, Tensor] = {}
         self._places: dict[int, Tensor] = {}
         singles = [g[0] for g in self.groups if len(g) == 1]
@@ -126,41 +117,14 @@ class CachePlan:
             self._places[kv_heads] = self.cache.places(kv_heads, self.row_T, self.pos_T)
         return self._places[kv_heads]
 
-    def decode_mask(self, window: int | None, repeat: int, dtype: torch.dtype) -> Tensor:
-        """(N * repeat, 1, C) additive mask: keys up to the query's own position, and inside the window.
-
-        N is the length of the span where idle rows are computed too; they see something, no matter what.
-        """
-        mask = self._decode.get((window, repeat))
-        if mask is None:
-            n = len(self.rows)
-            pos_N = self.pos_T[:n]
-            if self.span is not None and not self.dense:
-                pos_N = pos_N.new_zeros(self.span.stop - self.span.start).index_copy_(0, self.pick_N, pos_N)
-            mask = _additive(_hidden(pos_N, 1, self.keys_to, window)[:, 0], dtype)
-            self._decode[window, repeat] = mask = mask.repeat_interleave(repeat, 0)
-        return mask
-
     def run_mask(self, run: RowRun, window: int | None, dtype: torch.dtype) -> Tensor:
         """(1, 1, new, total) additive mask of one run: a piece of one staircase, since what token i may see of the
         keys from ``past`` on, and how far back, depends on i alone."""
         stairs = self._stairs.get(window)
         if stairs is None:
-            hidden = _hidden(torch.tensor([self.past], device=self.device), self.new, self.past + self.new, window)
-            self._stairs[window] = stairs = _additive(hidden, dtype)
+            unseen = hidden(torch.tensor([self.past], device=self.device), self.new, self.past + self.new, window)
+            self._stairs[window] = stairs = additive(unseen, dtype)
         return stairs[:, :, : run.new, self.past - run.past : self.past + run.new]
-
-
-def _hidden(past_M: Tensor, new: int, total: int, window: int | None) -> Tensor:
-    """(M, 1, new, total): which keys the tokens at positions past + (0 ... new - 1) may not see."""
-    pos = past_M[:, None, None, None] + torch.arange(new, device=past_M.device)[:, None]
-    key = torch.arange(total, device=past_M.device)
-    hidden = key > pos
-    return hidden if window is None else hidden | (key <= pos - window)
-
-
-def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, -torch.inf)
 
 
 def group_runs(runs: Sequence[RowRun], waste: float | None) -> list[list[RowRun]]:
@@ -182,39 +146,6 @@ def group_runs(runs: Sequence[RowRun], waste: float | None) -> list[list[RowRun]
         groups.append([run])
         work = mine
     return groups
-
-
-def _decode(
-    plan: CachePlan, query_NHD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
-) -> Tensor:
-    """(N, H, D): one new token per session against its row. Heads that share a key are treated as queries of it."""
-    n, heads, width = query_NHD.shape
-    kv_heads = keys.shape[1]
-    query = query_NHD.reshape(n, kv_heads, heads // kv_heads, width)
-    if plan.span is None:
-        rows = plan.row_T[:n]
-        keys, values = keys[rows, :, : plan.keys_to], values[rows, :, : plan.keys_to]
-    else:
-        keys, values = keys[plan.span, :, : plan.keys_to], values[plan.span, :, : plan.keys_to]
-        if not plan.dense:
-            query = query.new_zeros(keys.shape[0], *query.shape[1:]).index_copy_(0, plan.pick_N, query)
-    if query.device.type == "cpu" and query.dtype == torch.float32:
-        # a third faster than the fused kernel, which is made for long queries
-        mask = plan.decode_mask(window, kv_heads, query.dtype)
-        batched = (x.flatten(0, 1) for x in (query, keys, values))  # views: a cut row keeps its stride
-        q, k, v = batched
-        if q.shape[1] == 1 and k.numel() > _BEYOND_CACHE:
-            score = torch.bmm(k, q.transpose(1, 2) * scale).view_as(mask).add_(mask)
-        else:
-            score = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)
-        weight = score.softmax(-1)
-        out = torch.bmm(weight, v).view(*query.shape[:3], v.shape[-1])
-    else:
-        mask = plan.decode_mask(window, 1, query.dtype)[:, None]
-        out = scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
-    if plan.span is not None and not plan.dense:
-        out = out[plan.pick_N]
-    return out.reshape(n, heads, out.shape[-1])
 
 
 def _alone(
@@ -246,7 +177,7 @@ def _together(
         query_HTD[:, at].transpose(0, 1),
         keys[row, :, :total],
         values[row, :, :total],
-        attn_mask=~_hidden(past, new, total, window),
+        attn_mask=~hidden(past, new, total, window),
         scale=scale,
         enable_gqa=query_HTD.shape[0] != keys.shape[1],
     ).transpose(1, 2)
@@ -285,8 +216,8 @@ def slots_attention(
     query_HTD = query[0]
     plan.cache.write(layer, key[0], value[0], plan.places(key.shape[1]))
     keys, values = plan.cache.layers[layer]
-    n = len(plan.rows)
-    decoded = _decode(plan, query_HTD[:, :n].transpose(0, 1), keys, values, scale, sliding_window) if n else None
+    n = plan.decoding
+    decoded = decode(plan.bands, query_HTD[:, :n].transpose(0, 1), keys, values, scale, sliding_window) if n else None
     if decoded is not None and not plan.groups:
         return decoded[None], None
     out = query.new_empty(query_HTD.shape[1], query_HTD.shape[0], values.shape[-1])

@@ -27,6 +27,7 @@ from agents.engine.base import (
     forked,
 )
 from agents.engine.cache import CachePlan, RowRun, SlotCache, group_runs
+from agents.engine.decoding import bands
 from agents.engine.prefixes import Prefixes
 from agents.engine.probe import check_supported, probe
 from agents.engine.rows import SlotRows
@@ -252,8 +253,7 @@ class HFEngine:
             cache=self._cache,
             row_T=row,
             pos_T=pos,
-            rows=rows,
-            keys_to=int(pos_T[: len(rows)].max()) + 1 if len(rows) else 0,
+            bands=bands(rows, pos_T[: len(rows)], self.device),
             groups=group_runs(runs, self.padding),
             device=self.device,
         )

@@ -12,7 +12,7 @@ TINY = "tiny"
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """The tiny model: a behaviour-cloned transformer made on the spot."""
+    """The tiny model: a behaviour-cloned transformer, from the package or made on the spot."""
 
     seed: int = 0
     """Seed of the weights, the demonstrations and their order."""
@@ -47,6 +47,8 @@ class PretrainSettings:
     """The critic prompt of recall and predict: the one that the critic will have (``--critic.prompt``)."""
     shape: TinySettings = field(default_factory=TinySettings)
     """Shape of the transformer."""
+    fresh: bool = False
+    """Make it here, or take it from the cache, where the package has one that was made with these settings."""
 
     def __post_init__(self) -> None:
         weights = dict.fromkeys(("read", "recall", "predict"), (0, 1e6))

@@ -3,7 +3,7 @@
 The demonstrator is an environment's scripted expert with a systematic flaw: it makes the same kind of mistake most of
 the time, so that the behaviour-cloned model is wrong on purpose and reinforcement learning has something to fix. For
 several environments one model is made, which sees as much of each as a model of that environment alone. The result is
-cached by the hash of everything it was made from.
+cached by the hash of everything it was made from. The package has some with it (`packaged`).
 """
 
 import hashlib
@@ -34,6 +34,7 @@ from agents.tree import Node
 from runners.cloning import demonstrations, maximum_likelihood
 from runners.cloning.demonstrations import Demonstration, chain, demonstrate, drill_tree
 from runners.cloning.maximum_likelihood import fit
+from runners.cloning.packaged import packaged
 from runners.cloning.settings import PretrainSettings
 from runners.command_line.blame import blamed
 from runners.command_line.plain import dump_json, plain
@@ -45,8 +46,8 @@ SAMPLE = 1500
 def ensure_tiny(
     envs: Sequence[TextEnv], settings: PretrainSettings, console: Console, tools: Tools = Tools.OFF
 ) -> Path:
-    """The folder of the tiny model for these environments, made first when the cache does not have it. With ``tools``
-    its demonstrator calls tools.
+    """The folder of the tiny model for these environments, made first where neither the package nor the cache has it.
+    With ``tools`` its demonstrator calls tools.
 
     Raises SettingsError for an environment without an expert.
     """
@@ -54,27 +55,14 @@ def ensure_tiny(
     for env in envs:
         if not env.has_expert:
             raise SettingsError(f"{env.name} has no scripted expert for behaviour cloning: name a model with --model")
-    made_by = (
-        tiny_model,
-        tiny_tokenizer,
-        muon,
-        critic_exercises,
-        demonstrations,
-        maximum_likelihood,
-        sys.modules[__name__],
-    )
-    played = [_identity(env) for env in envs]
-    sources = "".join(inspect.getsource(module) for module in made_by)
-    identity = dump_json(
-        {
-            **(played[0] if len(played) == 1 else {"envs": played}),
-            "pretrain": plain(settings),
-            "code": hashlib.sha256(sources.encode()).hexdigest(),
-            "torch": torch.__version__.split("+")[0],
-            "tools": tools,
-        }
-    )
+    made_from = _made_from(envs, settings, tools)
     names = "+".join(env.name for env in envs)
+    if not settings.fresh and (there := packaged(names, made_from)):
+        console.print(
+            f"tiny model: of the package, for {names} (--pretrain.fresh makes one here)", soft_wrap=True, markup=False
+        )
+        return there
+    identity = dump_json({**made_from, "code": _code(), "torch": torch.__version__.split("+")[0]})
     place = cache_dir() / "tiny" / f"{names}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     if place.is_dir():
         console.print(f"tiny model: {place} (from the cache)", soft_wrap=True)
@@ -88,6 +76,27 @@ def ensure_tiny(
         (folder / "made_from.json").write_text(identity, "utf-8")
 
     return build_once(place, build)
+
+
+def _made_from(envs: Sequence[TextEnv], settings: PretrainSettings, tools: Tools) -> dict[str, Any]:
+    """What a tiny model depends on, but for the code that makes it."""
+    played = [_identity(env) for env in envs]
+    how = {name: value for name, value in plain(settings).items() if name != "fresh"}
+    return {**(played[0] if len(played) == 1 else {"envs": played}), "pretrain": how, "tools": tools}
+
+
+def _code() -> str:
+    """Hash of the code that makes it."""
+    made_by = (
+        tiny_model,
+        tiny_tokenizer,
+        muon,
+        critic_exercises,
+        demonstrations,
+        maximum_likelihood,
+        sys.modules[__name__],
+    )
+    return hashlib.sha256("".join(inspect.getsource(module) for module in made_by).encode()).hexdigest()
 
 
 def _identity(env: TextEnv) -> dict[str, Any]:

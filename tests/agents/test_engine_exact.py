@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from agents.engine import Engine, Request
 from agents.engine.cache import CachePlan
+from agents.engine.decoding import Band
 
 
 class TestExact(ExactContract):
@@ -55,13 +56,13 @@ def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> 
     """Negative controls: garbage behind a row, the future, keys behind the window, a wrong position."""
     reference = model("mistral" if broken == "window" else "llama")
     engine = engine_of(reference, share_prefixes=False)
-    decode_mask, run_mask = CachePlan.decode_mask, CachePlan.run_mask
+    decode_mask, run_mask = Band.mask, CachePlan.run_mask
     if broken == "decode":
-        monkeypatch.setattr(CachePlan, "decode_mask", lambda *a: decode_mask(*a).zero_())
+        monkeypatch.setattr(Band, "mask", lambda *a: decode_mask(*a).zero_())
     elif broken == "run":
         monkeypatch.setattr(CachePlan, "run_mask", lambda *a: torch.zeros_like(run_mask(*a)))
     elif broken == "window":
-        monkeypatch.setattr(CachePlan, "decode_mask", lambda self, window, *a: decode_mask(self, None, *a))
+        monkeypatch.setattr(Band, "mask", lambda self, window, *a: decode_mask(self, None, *a))
     else:
         forward = engine.model.forward
         monkeypatch.setattr(
