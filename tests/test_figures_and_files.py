@@ -55,7 +55,7 @@ def figures(section: str) -> Counter[str]:
 
 @cache
 def members(name: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """(all numbers, means with their intervals) of a result file, as rows."""
+    """(all numbers, means or medians with their intervals) of a result file, as rows."""
     text = (RESULTS / name).read_text("utf-8").replace("−", "-")
     if name.endswith(".json"):
         found = list(walked(json.loads(text)))
@@ -71,8 +71,9 @@ def members(name: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]
 
 def walked(x: Any) -> Iterator[tuple[float, ...]]:
     if isinstance(x, dict):
-        if {"mean", "low", "high"} <= set(x):
-            yield tuple(float(x[key]) for key in ("mean", "low", "high"))
+        for middle in ("mean", "median"):
+            if {middle, "low", "high"} <= set(x):
+                yield tuple(float(x[key]) for key in (middle, "low", "high"))
         for value in x.values():
             yield from walked(value)
     elif isinstance(x, list):
