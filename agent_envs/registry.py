@@ -18,8 +18,10 @@ from agent_envs.plugins import Registry, check_defaults, check_settings
 GROUP = "turnwise.envs"
 
 ENVS: dict[str, str] = {
+    "babyai": "agent_envs.adapters.babyai.env:BabyAIEnv",
     "code": "agent_envs.code.env:CodeEnv",
     "corridor": "agent_envs.corridor.env:CorridorEnv",
+    "gym": "agent_envs.adapters.gym.env:GymEnv",
     "identity": "agent_envs.identity.env:IdentityEnv",
     "math": "agent_envs.math.env:MathEnv",
     "puzzle": "agent_envs.puzzle.env:PuzzleEnv",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agent_envs.actions import render
+from agent_envs.adapters.babyai.env import ACTIONS, BabyAIEnv
 from agent_envs.code.env import CodeEnv
 from agent_envs.code.expert import changed, shortest
 from agent_envs.code.hunks import hunks
@@ -41,6 +42,11 @@ def random_move(env: PuzzleEnv, rng: np.random.Generator) -> str:
     """Any legal move of a puzzle; where there is none, the last one is taken back."""
     moves = [render(env.puzzle.verb.name, move) for move in env.legal_moves()]
     return moves[int(rng.integers(len(moves)))] if moves else render("UNDO")
+
+
+def random_walk(rng: np.random.Generator) -> str:
+    """A turn to either side, or a step."""
+    return render("ACT", ACTIONS[int(rng.integers(3))])
 
 
 def random_answer(rng: np.random.Generator) -> str:
@@ -105,6 +111,8 @@ def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
         return agents | {"random agent": lambda: Scripted(partial(random_move, env, rng))}
     if isinstance(env, MathEnv):
         return agents | {"random agent": lambda: Scripted(partial(random_answer, rng))}
+    if isinstance(env, BabyAIEnv):
+        return agents | {"random agent": lambda: Scripted(partial(random_walk, rng))}
     if isinstance(env, CodeEnv):
         agents["random agent"] = lambda: Scripted(partial(random_change, env, rng))
         return agents | {UNCHANGED: lambda: Scripted(partial(render, "SUBMIT"))}

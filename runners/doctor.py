@@ -39,6 +39,7 @@ from runners.settings.run_settings import Train, parts_of, settings_of
 
 PACKAGES = ("torch", "transformers", "peft", "gymnasium", "tokenizers")
 EXTRAS = {
+    "babyai": ("minigrid", "the environment babyai"),
     "docker": ("docker", "the docker sandbox"),
     "geo": ("babel", "questions about the real world (--wiki.corpus geo)"),
     "math": ("math_verify", "grading of LaTeX answers"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from env_packages import NEEDS
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 import agent_envs
@@ -53,7 +54,7 @@ def test_gymnasium_make_takes_settings() -> None:
     env.close()
 
 
-SLOW = ("reasoning_gym", "research", "wiki_python")
+SLOW = ("babyai", "reasoning_gym", "research", "wiki_python")
 """Environments that take seconds to start in each process."""
 
 
@@ -61,8 +62,8 @@ SLOW = ("reasoning_gym", "research", "wiki_python")
     "name", [pytest.param(name, marks=[pytest.mark.runs] * (name in SLOW)) for name in sorted(agent_envs.ENVS)]
 )
 def test_vector_environments(name: str, small: WikiConfig) -> None:
-    if name == "reasoning_gym":
-        pytest.importorskip(name)
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     settings = {"train_worlds": 2, "valid_worlds": 1, "test_worlds": 1} if name == "wiki" else {}
     together = gymnasium.make_vec(gym_id(name), num_envs=3, vectorization_mode="sync", **settings)
     apart = gymnasium.make_vec(

@@ -1,0 +1,1 @@
+"""BabyAI: errands in rooms that are partly seen (extra `babyai`)."""
