@@ -20,6 +20,7 @@ COMMANDS = {
     "view": ("runners.view", "write one HTML file of a run: curves, episodes, trees, tokens"),
     "export": ("runners.export", "write what a run learned for other programs: adapter or whole model, model card"),
     "play": ("runners.play", "play an environment yourself, with the text that an agent gets"),
+    "serve-mcp": ("runners.serve_mcp", "serve an environment to any agent that speaks the Model Context Protocol"),
     "pretrain": ("runners.pretrain", "make the tiny model for an environment"),
     "new-env": (
         "runners.new_env",

@@ -43,6 +43,7 @@ EXTRAS = {
     "docker": ("docker", "the docker sandbox"),
     "geo": ("babel", "questions about the real world (--wiki.corpus geo)"),
     "math": ("math_verify", "grading of LaTeX answers"),
+    "mcp": ("mcp", "environments served over MCP (turnwise serve-mcp)"),
     "reasoning-gym": ("reasoning_gym", "the environment reasoning_gym"),
     "datasets": ("datasets", "data sets by name and parquet files"),
     "quantize": ("bitsandbytes", "frozen weights in 4 or 8 bits (--quantize nf4)"),

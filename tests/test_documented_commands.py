@@ -42,6 +42,10 @@ SKIPPED = {
     "python -m pytest tests/agent_envs/code/tasks": SUITE,
     "python -m agent_envs.code.tasks.bugs": "rewrites the repository; tests/long/test_code_tasks.py runs it",
     "turnwise train --model path/to/an/instruct-model": "the reader's own model",
+    "turnwise train --env gym --gym.id Blackjack-v1 --gym.actions stick hit --model path/to/an/instruct-model": (
+        "the reader's own model"
+    ),
+    "turnwise serve-mcp --env wiki": "serves until its client ends; tests/runners/test_serve_mcp.py runs it",
     'turnwise doctor --model path/to/an/instruct-model --gpu "RTX 4090"': "the reader's own model",
     "turnwise evaluate --env code --code.source HumanEval.jsonl --model runs/repair": "a file that is not shipped",
     "turnwise evaluate --env wiki --wiki.backend live --wiki.contact me@example.org --wiki.source questions.jsonl "

@@ -15,7 +15,20 @@ from runners.command_line import deferred
 pytestmark = pytest.mark.runs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-COMMANDS = ("train", "evaluate", "compare", "credit", "view", "export", "play", "pretrain", "new-env", "list", "doctor")
+COMMANDS = (
+    "train",
+    "evaluate",
+    "compare",
+    "credit",
+    "view",
+    "export",
+    "play",
+    "serve-mcp",
+    "pretrain",
+    "new-env",
+    "list",
+    "doctor",
+)
 HEAVY = ("torch", "transformers", "peft", "matplotlib", "tantivy")
 
 

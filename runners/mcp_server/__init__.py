@@ -1,0 +1,1 @@
+"""An environment as a server of the Model Context Protocol."""

@@ -1,0 +1,49 @@
+"""`Episodes` over the Model Context Protocol, by the official SDK (extra `mcp`), on standard input and output."""
+
+from importlib import metadata
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from runners.mcp_server.episodes import BEGIN, Episodes
+
+
+def server_of(episodes: Episodes) -> Server:
+    """A server for one client: episodes are played one after the other."""
+    tools = [
+        types.Tool(name=one["name"], description=one["description"], input_schema=one["parameters"])
+        for one in (tool["function"] for tool in episodes.tools)
+    ]
+    turns = anyio.Lock()
+
+    async def list_tools(
+        context: ServerRequestContext, page: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    async def call_tool(context: ServerRequestContext, call: types.CallToolRequestParams) -> types.CallToolResult:
+        async with turns:  # a step may take seconds: meanwhile other messages are answered
+            reply = await anyio.to_thread.run_sync(episodes.call, call.name, call.arguments or {})
+        return types.CallToolResult(
+            content=[types.TextContent(text=reply.text)],
+            structured_content=dict(reply.episode) or None,
+            is_error=reply.refused,
+        )
+
+    return Server(
+        f"turnwise {episodes.env.name}",
+        version=metadata.version("turnwise"),
+        instructions=f"{episodes.instructions}\nCall {BEGIN} first.",
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+async def serve(episodes: Episodes) -> None:
+    """Answers until the client closes the standard input."""
+    server = server_of(episodes)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
