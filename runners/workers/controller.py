@@ -66,11 +66,28 @@ class Controller:
         if self.version is None:
             raise RuntimeError("load a policy first")
         group = plan.sampling.group if plan else quota.size if quota else 1
-        portion = max(1, self.portion // group) * group
+        portion = self.portion_of(group)
         portions = [tuple(jobs[i : i + portion]) for i in range(0, len(jobs), portion)]
         quotas = quota.divided(portions) if quota else [None] * len(portions)
         specs = [PlaySpec(mine, sampling, plan, search, of) for mine, of in zip(portions, quotas, strict=True)]
         return [self.workers.submit(spec, self.version, on_end) for spec in specs]
+
+    def portion_of(self, group: int) -> int:
+        """Episodes of a portion, where this many of a task stay together."""
+        return max(1, self.portion // group) * group
+
+    def idle(self, episodes: int, group: int, workers: int, ahead: int) -> str:
+        """Says that some of the ``workers`` never play while others do, where an update's ``episodes``, and those of
+        the updates that are played ``ahead`` of it, are too few portions; else nothing."""
+        portion = self.portion_of(group)
+        portions = -(-episodes // portion)
+        at_once = portions * (1 + ahead)
+        if at_once >= workers:
+            return ""
+        return (
+            f"workers: {at_once} of {workers} play at a time, for an update of {episodes} episodes is {portions} "
+            f"portion{'s' if portions > 1 else ''} of {portion}: lower --slots to {max(1, episodes // workers)}"
+        )
 
     def collect(self, futures: Sequence[Future[Played]]) -> Played:
         """What came of jobs that were dispatched together. Raises what `play` raises."""
