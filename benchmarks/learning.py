@@ -3,7 +3,8 @@
     python benchmarks/learning.py --recipe wiki --algos selfac grpo --seeds 0 1 2
     python benchmarks/learning.py --recipe countdown
 
-A recipe is a settings file of `train.py` in `benchmarks/recipes/`. Trains once per algorithm and seed and reads the
+A recipe is a settings file of `train.py` in `benchmarks/recipes/`; its settings of the critic are left out for an
+algorithm without one. Trains once per algorithm and seed and reads the
 run's own summary: success on 500 test tasks, sampled and greedy, before and after, with 95 % intervals over tasks.
 Beside it stand agents that cannot have learned: a random one, the trained policy that is shown nothing, on the wiki one
 that always follows the first link; and the scripted expert. Runs whose folder is there already are read, not repeated.
@@ -21,12 +22,14 @@ if __package__ in (None, ""):
 
 import torch
 import tyro
+import yaml
 from rich.console import Console
 from rich.table import Table
 
 from agent_envs import registry
 from agents.rollout.play import rollout
 from agents.tree.episode import Job
+from algorithms import REGISTRY
 from benchmarks.baselines import UNCHANGED, baselines, blanked, success
 from runners.command_line.plain import dump_json
 from runners.evaluation.measure import PlayedTasks
@@ -78,10 +81,27 @@ NEWER = {"babyai", "research"}
 """Recipes whose committed figures were made with the present defaults."""
 
 
+CRITIC = {"value_lr", "replay_steps", "replay_updates"}
+"""Settings of a recipe that an algorithm without a critic refuses."""
+
+
+def settings_file(recipe: str, algo: str, folder: Path) -> Path:
+    """The recipe, or a copy beside the run folder without the critic's settings."""
+    file = RECIPES / f"{recipe}.yaml"
+    values = yaml.safe_load(file.read_text("utf-8"))
+    if REGISTRY.get(algo)().needs.replay or not CRITIC & set(values):
+        return file
+    own = folder.with_name(f"{folder.name}.yaml")
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in CRITIC}), "utf-8")
+    return own
+
+
 def train(recipe: str, algo: str, seed: int, folder: Path) -> dict:
     """The summary of one run, trained first if it is not there."""
     if not (folder / "summary.json").is_file():
-        command = [sys.executable, str(ROOT / "runners" / "train.py"), "--config", str(RECIPES / f"{recipe}.yaml")]
+        config = settings_file(recipe, algo, folder)
+        command = [sys.executable, str(ROOT / "runners" / "train.py"), "--config", str(config)]
         then = () if recipe in NEWER else AS_RECORDED.get(algo, ())
         command += ["--algo", algo, *then, "--seed", str(seed), "--out", str(folder)]
         subprocess.run(command, check=True)
