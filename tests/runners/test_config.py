@@ -290,7 +290,7 @@ def test_the_short_help_fits_two_screens_and_lists_the_names() -> None:
     assert len(lines) <= 120 and max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
     assert "--wiki.corpus" in text and "--selfac.group" in text and "--help-all" in text
-    assert "corridor, identity" in text and "gigpo, grpo" in text, "the names to choose from"
+    assert "corridor, gym, identity" in text and "gigpo, grpo" in text, "the names to choose from"
     assert "--replay-steps" not in text and "--selfac.std-floor" not in text, "rarer settings are elsewhere"
 
 
