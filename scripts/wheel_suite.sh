@@ -20,6 +20,9 @@ turnwise="$place/env/bin/turnwise"
 "$turnwise" doctor
 "$turnwise" train --env identity --updates 2 --test-tasks 43 --eval-tasks 43 --out run
 "$turnwise" evaluate --env identity --model run --tasks 43 --samples 1
+# The tiny models of the package are in the wheel.
+"$turnwise" pretrain --env corridor | grep "site-packages/runners/cloning/packaged/corridor"
+"$turnwise" list | grep babyai
 "$turnwise" train --env count_up --agent hinted --engine recompute --slots 8 --updates 2 --episodes 16 --minibatches 2 \
     --test-tasks 0 --eval-every 0 --react.max-action-tokens 16 --pretrain.demonstrations 100 --pretrain.steps 20
 "$turnwise" view run
