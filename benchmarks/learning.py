@@ -4,8 +4,8 @@
     python benchmarks/learning.py --recipe countdown
 
 A recipe is a settings file of `train.py` in `benchmarks/recipes/`; its settings of the critic are left out for an
-algorithm without one. Trains once per algorithm and seed and reads the
-run's own summary: success on 500 test tasks, sampled and greedy, before and after, with 95 % intervals over tasks.
+algorithm without one. Trains once per algorithm and seed and reads the run's own summary: success on 500 test tasks,
+sampled and greedy, before and after, with 95 % intervals over tasks.
 Beside it stand agents that cannot have learned: a random one, the trained policy that is shown nothing, on the wiki one
 that always follows the first link; and the scripted expert. Runs whose folder is there already are read, not repeated.
 """
@@ -27,13 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 from agent_envs import registry
-from agents.rollout.play import rollout
-from agents.tree.episode import Job
 from algorithms import REGISTRY
 from benchmarks.baselines import UNCHANGED, baselines, blanked, success
+from benchmarks.held_out import TrainedPolicy
 from runners.command_line.plain import dump_json
-from runners.evaluation.measure import PlayedTasks
-from runners.evaluation.policies import load_policies
 from runners.evaluation.tasks import pick_tasks
 from runners.run_folder.runs import SavedRun, read_run
 from runners.statistics.intervals import Interval
@@ -111,15 +108,8 @@ def train(recipe: str, algo: str, seed: int, folder: Path) -> dict:
 def shown_nothing(run: SavedRun, tasks: int, console: Console) -> Interval:
     """Success of a trained policy that sees nothing of its task."""
     name, config = run.settings.only_env("learning")
-    env = registry.make(name, config)
-    policies = load_policies(str(run.folder), run.settings.play(slots=128, exact=True), console)
-    worker = policies.worker
-    worker.engine.load(1, policies.adapters["trained"])
-    worker.engine.sampling = run.train.sampling()
-    jobs = [Job(task) for task in pick_tasks(env, "test", tasks)]
-    blind = blanked(type(env))
-    played = rollout(lambda: blind(config), worker.engine, worker.chat, jobs, run.settings.react)
-    return PlayedTasks(tuple(played.outcomes), 1).success()
+    blind = blanked(registry.env_class(name))
+    return TrainedPolicy(run.folder, console).play(name, config, tasks, made=lambda: blind(config)).success()
 
 
 def gain(start: Interval, final: Interval) -> Interval:

@@ -20,14 +20,9 @@ if __package__ in (None, ""):
 import tyro
 from rich.console import Console
 
-from agent_envs import registry
-from agents.rollout.play import rollout
-from agents.tree.episode import Job
+from benchmarks.held_out import TrainedPolicy
 from benchmarks.timing import finish, one_thread, print_table
 from runners.evaluation.measure import PlayedTasks, paired_gain
-from runners.evaluation.policies import load_policies
-from runners.evaluation.tasks import pick_tasks
-from runners.run_folder.runs import read_run
 from runners.statistics.intervals import Interval, mean
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,19 +71,12 @@ def trained(settings: Together, envs: Sequence[str], seed: int) -> Path:
 
 def held_out(settings: Together, folder: Path, console: Console) -> dict[tuple[str, str], PlayedTasks]:
     """What the policy of a run did, by environment and decoding."""
-    run = read_run(folder)
-    policies = load_policies(str(folder), run.settings.play(slots=128, exact=True), console)
-    worker, found = policies.worker, {}
-    worker.engine.load(1, policies.adapters["trained"])
-    for name, config in run.settings.env.items():
-        tasks = pick_tasks(registry.make(name, config), "test", settings.tasks)
-        for how, samples in (("sampled", settings.samples), ("greedy", 1)):
-            worker.engine.sampling = run.train.sampling(how == "greedy")
-            jobs = [Job(task, sample) for task in tasks for sample in range(samples)]
-            made = lambda name=name, config=config: registry.make(name, config)  # noqa: E731
-            played = rollout(made, worker.engine, worker.chat, jobs, run.settings.react)
-            found[name, how] = PlayedTasks(tuple(played.outcomes), samples)
-    return found
+    policy = TrainedPolicy(folder, console)
+    return {
+        (name, how): policy.play(name, config, settings.tasks, greedy=how == "greedy", samples=samples)
+        for name, config in policy.run.settings.env.items()
+        for how, samples in (("sampled", settings.samples), ("greedy", 1))
+    }
 
 
 @dataclass(frozen=True)

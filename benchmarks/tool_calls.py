@@ -22,14 +22,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from agent_envs import registry
-from agents.rollout.play import rollout
-from agents.tree.episode import Job
+from benchmarks.held_out import TrainedPolicy
 from runners.command_line.plain import dump_json
 from runners.evaluation.measure import PlayedTasks
-from runners.evaluation.policies import load_policies
-from runners.evaluation.tasks import pick_tasks
-from runners.run_folder.runs import read_run
 from runners.statistics.intervals import Interval, bootstrap
 from runners.training.report import versions
 
@@ -79,17 +74,10 @@ def turns_until(rows: Sequence[dict[str, Any]], reached: float) -> int | None:
 
 def play(folder: Path, tasks: int, console: Console) -> Iterator[tuple[str, Held]]:
     """(how it was decoded, what it did)"""
-    run = read_run(folder)
-    name, config = run.settings.only_env("tool_calls")
-    env = registry.make(name, config)
-    worker = (policies := load_policies(str(folder), run.settings.play(slots=128, exact=True), console)).worker
-    worker.engine.load(1, policies.adapters["trained"])
-    for how, sampling in (("sampled", run.train.sampling()), ("greedy", run.train.sampling(True))):
-        worker.engine.sampling = sampling
-        jobs = [Job(task) for task in pick_tasks(env, "test", tasks)]
-        made = lambda: registry.make(name, config)  # noqa: E731
-        played = rollout(made, worker.engine, worker.chat, jobs, run.settings.react)
-        yield how, held(PlayedTasks(tuple(played.outcomes), 1))
+    policy = TrainedPolicy(folder, console)
+    name, config = policy.run.settings.only_env("tool_calls")
+    for how in ("sampled", "greedy"):
+        yield how, held(policy.play(name, config, tasks, greedy=how == "greedy"))
 
 
 def main() -> None:

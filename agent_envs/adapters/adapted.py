@@ -8,12 +8,14 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import gymnasium
+from gymnasium import spaces
 
 from agent_envs.actions import Action, Grammar, Verb
+from agent_envs.adapters.spaces import action_of
 from agent_envs.core import SPLITS, BackendUnavailable, Outcome, Task, TaskSet, TextEnv, check_split, number_after
 
 BLOCK = 10_000_000
@@ -36,7 +38,7 @@ class Game:
 
 
 class AdaptedEnv(TextEnv):
-    """An environment of others. A concrete one writes `made`, `shown`, `meant` and `instructions`."""
+    """An environment of others. A concrete one writes `made`, `shown`, `action_names` and `instructions`."""
 
     grammar: ClassVar[Grammar] = Grammar(Verb("ACT", "action"))
 
@@ -50,8 +52,8 @@ class AdaptedEnv(TextEnv):
         """The text of what the agent sees now. Raises SettingsError where it cannot be written."""
 
     @abstractmethod
-    def meant(self, game: Game, args: str) -> Any:
-        """The environment's action that `ACT(args)` stands for. Raises ActionError."""
+    def action_names(self, env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
+        """Names of the actions in their order, where they are discrete. Raises SettingsError."""
 
     def succeeded(self, game: Game, info: dict[str, Any]) -> bool:
         """Whether an episode that is over is a success."""
@@ -81,10 +83,15 @@ class AdaptedEnv(TextEnv):
 
     def _prompt(self, seed: int) -> str:
         """What an episode begins with; kept, for a list of tasks is read more than once."""
-        kept = self.__dict__.setdefault("_prompts", {})
-        if seed not in kept:
-            kept[seed] = self.shown(begin(self.made, seed))
-        return str(kept[seed])
+        if seed not in self._prompts:
+            game = begin(self.made, seed)
+            self._prompts[seed] = self.shown(game)
+            game.env.close()
+        return self._prompts[seed]
+
+    @cached_property
+    def _prompts(self) -> dict[int, str]:
+        return {}
 
     def _begin(self, task: Task) -> Game:
         self.close()
@@ -110,9 +117,9 @@ class AdaptedEnv(TextEnv):
         return again
 
     def _act(self, action: Action) -> Outcome:
-        game = self._state
-        number = self.meant(game, action.args)
-        reward, over, info = take(game, number)
+        game, space = self._state, self._state.env.action_space
+        names = self.action_names(game.env) if isinstance(space, spaces.Discrete) else ()
+        reward, over, info = take(game, action_of(space, action.args, names))
         success = over and self.succeeded(game, info)
         return Outcome(self.shown(game), self.paid(reward, success), terminated=over, success=success)
 

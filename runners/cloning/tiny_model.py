@@ -34,7 +34,7 @@ from agents.tree import Node
 from runners.cloning import demonstrations, maximum_likelihood
 from runners.cloning.demonstrations import Demonstration, chain, demonstrate, drill_tree
 from runners.cloning.maximum_likelihood import fit
-from runners.cloning.packaged import packaged
+from runners.cloning.packaged import MADE_FROM, packaged
 from runners.cloning.settings import PretrainSettings
 from runners.command_line.blame import blamed
 from runners.command_line.plain import dump_json, plain
@@ -73,7 +73,7 @@ def ensure_tiny(
             f"tiny model: behaviour cloning of the flawed demonstrator of {whose}, into {place}", soft_wrap=True
         )
         _make(envs, settings, console, folder, tools)
-        (folder / "made_from.json").write_text(identity, "utf-8")
+        (folder / MADE_FROM).write_text(identity, "utf-8")
 
     return build_once(place, build)
 

@@ -151,7 +151,7 @@ class Training:
         self.opened.callback(self.controller.close)
         console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
         together = self.group if self.plan else 1
-        if self.apart and (idle := self.controller.idle(train.episodes, together, count, train.staleness)):
+        if idle := self.controller.idle(train.episodes, together, count, train.staleness):
             console.print(idle, soft_wrap=True, highlight=False)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
         console.print(f"attention: {self.model.attention}, {self.model.how}", soft_wrap=True, highlight=False)

@@ -77,8 +77,8 @@ class Controller:
         return max(1, self.portion // group) * group
 
     def idle(self, episodes: int, group: int, workers: int, ahead: int) -> str:
-        """Says that some of the ``workers`` never play while others do, where an update's ``episodes``, and those of
-        the updates that are played ``ahead`` of it, are too few portions; else nothing."""
+        """Says that some of the ``workers`` (0: all is played here) never play while others do, where an update's
+        ``episodes``, and those of the updates that are played ``ahead`` of it, are too few portions; else nothing."""
         portion = self.portion_of(group)
         portions = -(-episodes // portion)
         at_once = portions * (1 + ahead)

@@ -52,7 +52,7 @@ def test_the_view_tells_where_things_are() -> None:
     world = env._state.env.unwrapped
     text = view(world)
     assert text == env.task.prompt and text.startswith(f"errand: {world.mission}\nahead: ")
-    for ahead, right, thing in in_sight(world):
+    for ahead, right, thing in in_sight(*world.gen_obs_grid()):
         forward, side = np.array(world.dir_vec), np.array(world.right_vec)
         there = world.grid.get(*(np.array(world.agent_pos) + ahead * forward + right * side))
         assert (there.type, there.color) == (thing.type, thing.color)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,4 +119,4 @@ def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "runners.mcp_server.server", None)
     with pytest.raises(UserError, match=r"pip install 'turnwise\[mcp\]'"):
         serve_mcp.main()
-    assert partial(Episodes, IdentityEnv(), "test", 0)().tools
+    assert Episodes(IdentityEnv(), "test", 0).tools

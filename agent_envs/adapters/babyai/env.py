@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 
-from agent_envs.actions import ActionError, render
+from agent_envs.actions import render
 from agent_envs.adapters.adapted import AdaptedEnv, Game
 from agent_envs.adapters.babyai.bot import advice
 from agent_envs.adapters.babyai.config import BabyAIConfig
@@ -50,10 +50,8 @@ class BabyAIEnv(AdaptedEnv):
     def shown(self, game: Game) -> str:
         return view(game.env.unwrapped)
 
-    def meant(self, game: Game, args: str) -> int:
-        if args.casefold() not in ACTIONS:
-            raise ActionError(f"there is no such action; there are {', '.join(ACTIONS)}")
-        return ACTIONS.index(args.casefold())
+    def action_names(self, env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
+        return ACTIONS
 
     def paid(self, reward: float, success: bool) -> float:
         return float(success)

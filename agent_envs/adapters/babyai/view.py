@@ -19,9 +19,11 @@ def place(ahead: int, right: int) -> str:
     return " ".join(part for part in (f"{ahead} ahead" if ahead else "", side) if part)
 
 
-def in_sight(env: Any) -> list[tuple[int, int, Any]]:
-    """(cells ahead, cells to the right, thing) of everything but walls that is seen, the nearest first."""
-    grid, seen = env.gen_obs_grid()
+def in_sight(grid: Any, seen: Any) -> list[tuple[int, int, Any]]:
+    """(cells ahead, cells to the right, thing) of everything but walls that is seen, the nearest first.
+
+    ``grid`` and ``seen`` are what the environment's ``gen_obs_grid`` returns.
+    """
     found = [
         (grid.height - 1 - row, column - grid.width // 2, grid.get(column, row))
         for column in range(grid.width)
@@ -32,9 +34,8 @@ def in_sight(env: Any) -> list[tuple[int, int, Any]]:
     return sorted(things, key=lambda one: (one[0] + abs(one[1]), one[1]))
 
 
-def way(env: Any) -> str:
+def way(grid: Any, seen: Any) -> str:
     """How far it can go, and what is there."""
-    grid, seen = env.gen_obs_grid()
     free = 0
     for row in range(grid.height - 2, -1, -1):
         thing = grid.get(grid.width // 2, row)
@@ -48,8 +49,9 @@ def way(env: Any) -> str:
 
 def view(env: Any) -> str:
     """The whole observation, one thing a line."""
-    lines = [f"errand: {env.mission}", f"ahead: {way(env)}"]
-    lines += [f"{label(thing)}: {place(ahead, right)}" for ahead, right, thing in in_sight(env)]
+    looks = env.gen_obs_grid()
+    lines = [f"errand: {env.mission}", f"ahead: {way(*looks)}"]
+    lines += [f"{label(thing)}: {place(ahead, right)}" for ahead, right, thing in in_sight(*looks)]
     if env.carrying is not None:
         lines.append(f"in hand: {label(env.carrying)}")
     return "\n".join(lines)
@@ -58,8 +60,9 @@ def view(env: Any) -> str:
 def wanted(env: Any) -> str:
     """The line of the nearest thing in sight that the errand speaks of; nothing where none is seen."""
     words = set(env.mission.replace(",", " ").split())
-    colours = {thing.color for _, _, thing in in_sight(env)} & words
-    for ahead, right, thing in in_sight(env):
+    things = in_sight(*env.gen_obs_grid())
+    colours = {thing.color for _, _, thing in things} & words
+    for ahead, right, thing in things:
         if thing.type in words and (not colours or thing.color in words):
             return f"{label(thing)}: {place(ahead, right)}"
     return ""

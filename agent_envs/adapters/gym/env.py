@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable
 from enum import Enum
+from functools import cached_property
 from typing import Any, ClassVar
 
 import gymnasium
@@ -18,7 +19,7 @@ from gymnasium import spaces
 from agent_envs.actions import render
 from agent_envs.adapters.adapted import AdaptedEnv, Game
 from agent_envs.adapters.gym.config import GymConfig, GymReward, GymView
-from agent_envs.adapters.spaces import action_of, check_actions, check_readable, form_of, text_of
+from agent_envs.adapters.spaces import check_actions, check_readable, form_of, text_of
 from agent_envs.core import SettingsError
 
 _MARKED = re.compile(r"\x1b\[[0-9;]*m(.)\x1b\[0m", re.DOTALL)
@@ -37,7 +38,7 @@ class GymEnv(AdaptedEnv):
         return self.config.id
 
     def made(self) -> gymnasium.Env[Any, Any]:
-        made = self._opened("ansi") if self._drawn() else self._opened(None)
+        made = self._opened("ansi" if self._drawn else None)
         check_actions(made.action_space, self.config.id)
         if not self.config.describe and made.render_mode != "ansi":
             check_readable(made.observation_space, self.config.id)
@@ -51,17 +52,17 @@ class GymEnv(AdaptedEnv):
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise SettingsError(f"gym: {self.config.id} cannot be made: {reason:.300}") from error
 
+    @cached_property
     def _drawn(self) -> bool:
         """Whether the environment's picture in text is shown."""
         if self.config.describe or self.config.view == GymView.OBSERVATION:
             return False
-        if (drawn := self.__dict__.get("_draws")) is None:
-            env = self._opened(None)
-            drawn = self._draws = "ansi" in env.metadata.get("render_modes", ())
-            env.close()
+        env = self._opened(None)
+        drawn = "ansi" in env.metadata.get("render_modes", ())
+        env.close()
         if self.config.view == GymView.ANSI and not drawn:
             raise SettingsError(f"gym: {self.config.id} draws no picture in text: leave out --gym.view ansi")
-        return bool(drawn)
+        return drawn
 
     def shown(self, game: Game) -> str:
         env = game.env
@@ -71,12 +72,7 @@ class GymEnv(AdaptedEnv):
             return _COLOUR.sub("", _MARKED.sub(r"[\1]", str(env.render()))).strip("\n")
         return text_of(env.observation_space, game.seen)
 
-    def meant(self, game: Game, args: str) -> Any:
-        space = game.env.action_space
-        return action_of(space, args, self.action_names(game.env) if isinstance(space, spaces.Discrete) else ())
-
     def action_names(self, env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
-        """Names of the discrete actions, in their order. Raises SettingsError."""
         space = env.action_space
         assert isinstance(space, spaces.Discrete)
         given, own = self.config.actions, getattr(env.unwrapped, "actions", None)
@@ -89,14 +85,16 @@ class GymEnv(AdaptedEnv):
         return tuple(str(int(space.start) + i) for i in range(int(space.n)))
 
     def instructions(self, language: str) -> str:
-        if "_says" not in self.__dict__:
-            env = self.made()
-            goal = self.config.goal or _first_paragraph(env.unwrapped) or f"Play {self.config.id}."
-            discrete = isinstance(env.action_space, spaces.Discrete)
-            actions = f"one of {', '.join(self.action_names(env))}" if discrete else form_of(env.action_space)
-            self._says = f"{goal}\nAn action is {actions}."
-            env.close()
         return self._says
+
+    @cached_property
+    def _says(self) -> str:
+        env = self.made()
+        goal = self.config.goal or _first_paragraph(env.unwrapped) or f"Play {self.config.id}."
+        discrete = isinstance(env.action_space, spaces.Discrete)
+        actions = f"one of {', '.join(self.action_names(env))}" if discrete else form_of(env.action_space)
+        env.close()
+        return f"{goal}\nAn action is {actions}."
 
     def succeeded(self, game: Game, info: dict[str, Any]) -> bool:
         for key in ("is_success", "success"):
