@@ -2,10 +2,12 @@
 
     turnwise credit --model runs/corridor-selfac-0-… --algos selfac grpo gigpo --episodes 500
     turnwise credit --model RUN --runs RUN RUN-OF-PPO …
+    turnwise credit --model RUN --continuations 16 --episodes 96
 
-The episodes are played with the policy that --model began from and with the one it ended with, in an environment whose
-oracle tells the chance of success of every state (``TextEnv.oracle``). A run under --runs takes part with its own
-algorithm, settings and critic; an algorithm under --algos with the critic of --model. Nothing is trained.
+The episodes are played with the policy that --model began from and with the one it ended with. Progress is a change of
+the environment's own chance of success (``TextEnv.oracle``), or, in any environment, of what the policy gets when it
+plays on from a state several times. A run under --runs takes part with its own algorithm, settings and critic; an
+algorithm under --algos with the critic of --model. Nothing is trained.
 """
 
 import sys

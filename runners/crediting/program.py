@@ -14,7 +14,17 @@ from algorithms.base import Algorithm, Needs
 from runners.command_line.errors import UserError
 from runners.command_line.outputs import writing
 from runners.command_line.plain import dump_json
-from runners.crediting.quality import ABOUT, TITLES, WHEN, by_turn, counts, credited_turns, quality
+from runners.crediting.played_values import PlayedValues, mean_error, played_values
+from runners.crediting.quality import (
+    ABOUT,
+    ABOUT_PLAYED,
+    TITLES,
+    WHEN,
+    by_turn,
+    counts,
+    credited_turns,
+    quality,
+)
 from runners.crediting.settings import Credit
 from runners.evaluation.policies import load_policies
 from runners.evaluation.tasks import has_oracle, pick_tasks
@@ -73,30 +83,53 @@ def continuing(who: Sequence[Scorer]) -> Needs | None:
     return next(iter(asked.values()), None)
 
 
-def play(credit: Credit, run: SavedRun, who: Sequence[Scorer], console: Console) -> dict[str, list[Episode]]:
-    """The episodes of each policy, with what the oracle said of every state, and the values that the policy's
-    continuations give them where somebody credits by those. Raises UserError."""
+@dataclass(frozen=True)
+class Played:
+    """The episodes of one policy, and their true values where these were played too."""
+
+    episodes: list[Episode]
+    values: dict[EpisodeId, PlayedValues] | None
+    error: float | None
+    """Mean standard error of the played values."""
+
+
+def play(credit: Credit, run: SavedRun, who: Sequence[Scorer], console: Console) -> dict[str, Played]:
+    """What each policy played. The oracle or continuations valued every state, and others those that somebody credits
+    by. Raises UserError."""
     needs = continuing(who)
     env = registry.make(*run.settings.only_env("credit"))
     tasks = pick_tasks(env, credit.split, credit.episodes // credit.group, console)
-    if not has_oracle(env, credit.split):
-        raise UserError(f"the environment {env.name} has no oracle to compare with: name another")
-    settings = run.settings.play(slots=credit.slots, exact=True, oracle=True)
+    oracle = has_oracle(env, credit.split)
+    if not oracle and not credit.continuations:
+        raise UserError(
+            f"the environment {env.name} has no oracle to compare with: compare with --continuations 16, the policy's "
+            "own values"
+        )
+    settings = run.settings.play(slots=credit.slots, exact=True, oracle=oracle)
     policies = load_policies(str(credit.model), settings, console, device=credit.device, dtype=run.train.dtype)
     jobs = [Job(task, sample, credit.seed) for task in tasks for sample in range(credit.group)]
+    sampling, retries = run.train.sampling(), run.settings.faults.retries
     result = {}
     with policies.playing() as controller:
         for version, name in enumerate(WHEN):
             controller.load(version, policies.adapters[name])
-            result[name] = controller.play(jobs, run.train.sampling()).episodes
+            episodes = controller.play(jobs, sampling).episodes
+            trees = grow(episodes)
             if needs is not None:
-                retries = run.settings.faults.retries
-                Continuations(controller, run.train.sampling(), needs, retries).play(grow(result[name]))
+                Continuations(controller, sampling, needs, retries).play(trees)
+            if not credit.continuations:
+                result[name] = Played(episodes, None, None)
+                continue
+            console.print(f"playing on from every state: {name} policy", highlight=False)
+            # Other seeds than those of an algorithm that credits by continuations: it must not know the truth.
+            truth = Continuations(controller, sampling, Needs(continuations=credit.continuations), retries + 1)
+            continued = truth.estimate(trees)
+            result[name] = Played(episodes, played_values(trees, continued.estimates), continued.error)
     return result
 
 
 def credited(
-    scorer: Scorer, episodes: Mapping[str, Sequence[Episode]], device: str, console: Console
+    scorer: Scorer, played: Mapping[str, Played], device: str, console: Console
 ) -> dict[str, dict[EpisodeId, Credited]]:
     """What the scorer credits the episodes of each policy with: the untrained ones before it learned, then after."""
     settings, train = scorer.run.settings, scorer.run.train
@@ -115,8 +148,8 @@ def credited(
         if when == "trained":
             model.load(scorer.checkpoint)
         if judging:
-            judging.label(episodes[when])
-        trees = grow(episodes[when], least=min(2, scorer.algorithm.sampling.group))
+            judging.label(played[when].episodes)
+        trees = grow(played[when].episodes, least=min(2, scorer.algorithm.sampling.group))
         sizes = [len(tree.paths) for tree in trees]
         at_once = max(1, round(train.episodes / train.minibatches / max(1, max(sizes, default=1))))
         result[when] = {}
@@ -125,7 +158,7 @@ def credited(
         needs = scorer.algorithm.needs
         if not (needs.critic or needs.token_critic or needs.continuations):
             result[when] = {name: replace(one, values=None) for name, one in result[when].items()}
-        for action in (action for episode in episodes[when] for action, _ in episode.turns):
+        for action in (action for episode in played[when].episodes for action, _ in episode.turns):
             action.label = None  # the next scorer has its own judge
     if judging:
         judging.close()
@@ -135,13 +168,13 @@ def credited(
 def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> dict[str, Any]:
     """{"base": …, "trained": …}, each with counts and, by scorer, every figure with its interval."""
     run, _ = locate(credit.model, console)
-    episodes = play(credit, run, who, console)
-    result: dict[str, Any] = {when: {"scorers": {}} for when in WHEN}
+    played = play(credit, run, who, console)
+    result: dict[str, Any] = {when: {"error": played[when].error, "scorers": {}} for when in WHEN}
     for scorer in who:
         console.print(f"crediting: {scorer.name}", highlight=False)
-        credits = credited(scorer, episodes, credit.device, console)
+        credits = credited(scorer, played, credit.device, console)
         for when in WHEN:
-            turns = credited_turns(episodes[when], credits[when])
+            turns = credited_turns(played[when].episodes, credits[when], played[when].values)
             result[when]["counts"] = counts(turns)
             result[when]["scorers"][scorer.name] = {
                 "algo": scorer.run.train.algo, "figures": quality(turns, seed=credit.seed), "by_turn": by_turn(turns)
@@ -149,8 +182,8 @@ def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> dict[str
     return result
 
 
-def show(result: Mapping[str, Any], console: Console) -> None:
-    """What a person reads."""
+def show(result: Mapping[str, Any], console: Console, continuations: int = 0) -> None:
+    """What a person reads; the truth was this many ``continuations`` from every state, or 0: the oracle's."""
     for when in WHEN:
         count, of_scorer = result[when]["counts"], result[when]["scorers"]
         title = (
@@ -160,7 +193,14 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         )
         table = [[label, *(cell(one["figures"][key]) for one in of_scorer.values())] for key, label in TITLES.items()]
         show_table(title, ["", *of_scorer], table, console)
-    for key, about in ABOUT.items():
+    if continuations:
+        errors = mean_error({when: result[when]["error"] for when in WHEN})
+        console.print(
+            f"truth: the mean return of {continuations} episodes that the policy plays on from a state (mean standard "
+            f"error: {errors}); a change is sure beyond two standard errors",
+            highlight=False,
+        )
+    for key, about in (ABOUT_PLAYED if continuations else ABOUT).items():
         console.print(f"[bold]{TITLES[key]}[/]: {about}", highlight=False, style="dim")
 
 
@@ -192,6 +232,6 @@ def run(credit: Credit, algorithms: Mapping[str, Algorithm[Any]]) -> None:
     console = Console()
     who = scorers(credit, algorithms, console)
     result = measure(credit, who, console)
-    show(result, console)
+    show(result, console, credit.continuations)
     if credit.out:
         write(result, credit, credit.out)

@@ -1,15 +1,18 @@
-"""Quality of an algorithm's credit and of its critic, on episodes whose true progress is known.
+"""Quality of an algorithm's credit and of its critic, on episodes whose true progress is known: by the environment's
+oracle, or by what the policy gets when it plays on.
 
 Invariant: every figure is taken over the same turns for every algorithm; intervals resample whole tasks, because the
 episodes of a group are credited together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from agents.tree.episode import Episode, EpisodeId
+from runners.crediting.played_values import PlayedValues
 from runners.statistics.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
 from runners.statistics.intervals import Interval, over_tasks, task_draws
 from runners.statistics.turns import Passed, Turns, turns_of
@@ -38,15 +41,37 @@ ABOUT = {
     "value_solvable": "V in states that the oracle still values above 0 against V in lost ones",
     "value_rank": "Spearman's, of V with the oracle's value",
 }
+ABOUT_PLAYED = {
+    "auc": "advantages of actions that surely raise what the policy gets, against those that surely lower it",
+    "auc_within": ABOUT["auc_within"],
+    "rank": "Spearman's, of the advantage with the change of the played value, 0 where it is not sure",
+    "irrelevant": "share of the sum of all |advantages| that goes to actions whose change is not sure",
+    "ev": ABOUT["ev"],
+    "ev_oracle": "of the return by the played value, whose own error lowers it",
+    "value_success": ABOUT["value_success"],
+    "value_solvable": "V in states from which a continuation had a return above 0 against V in the others",
+    "value_rank": "Spearman's, of V with the played value",
+}
+"""The same where the truth is played (`PlayedValues`)."""
 
 
-def credited_turns(episodes: Sequence[Episode], credited: Mapping[EpisodeId, Credited]) -> Turns:
-    """The turns of ``episodes`` that were credited, whose every state the oracle knew, and none lost its value."""
+def credited_turns(
+    episodes: Sequence[Episode],
+    credited: Mapping[EpisodeId, Credited],
+    played: Mapping[EpisodeId, PlayedValues] | None = None,
+) -> Turns:
+    """The turns of ``episodes`` that were credited, whose every state has a true value, and none lost its own.
+
+    The truth is the oracle's, or ``played``.
+    """
     passed = [
         Passed.of(e, credited[e.job.id].values, credited[e.job.id].advantages)
         for e in episodes
         if e.turns and e.job.id in credited
     ]
+    if played is not None:
+        known = [played[e.job.id] for e in episodes if e.turns and e.job.id in credited]
+        passed = [replace(p, oracle=k.values, progress=k.progress) for p, k in zip(passed, known, strict=True)]
     return turns_of(one for one in passed if None not in one.oracle and None not in (one.values or ())[:-1])
 
 
@@ -70,7 +95,7 @@ FIGURES: dict[str, Figure] = {
     "rank": lambda t, w: spearman(t.advantage, t.progress, w),
     "irrelevant": lambda t, w: share_of(t.advantage, t.progress == 0, w),
     "ev": lambda t, w: explained_variance(t.value, t.returns, w),
-    "ev_oracle": lambda t, w: explained_variance(t.oracle, t.success, w),
+    "ev_oracle": lambda t, w: explained_variance(t.oracle, t.target, w),
     "value_success": lambda t, w: auc(t.value, t.success > 0, w),
     "value_solvable": lambda t, w: auc(t.value, t.oracle > 0, w),
     "value_rank": lambda t, w: spearman(t.value, t.oracle, w),

@@ -21,6 +21,9 @@ class Credit:
     """Episodes of each policy."""
     group: int = 8
     """Episodes per task, for algorithms that compare them; the others get the same episodes."""
+    continuations: int = 0
+    """0: compare with the environment's oracle. Otherwise with the policy's own values: the mean return of this many
+    episodes that it plays on from every state, in any environment."""
     split: str = "test"
     """Split of the tasks: train, valid or test."""
     seed: int = 0
@@ -35,7 +38,11 @@ class Credit:
     """Threads of torch in this process."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, episodes=1, group=1, slots=(1, 65_536), threads=(1, 1024), seed=(0, 2**63 - 1))
+        check_ranges(
+            self, episodes=1, continuations=0, group=1, slots=(1, 65_536), threads=(1, 1024), seed=(0, 2**63 - 1)
+        )
         check_name(self, "split", SPLITS)
+        if self.continuations == 1:
+            raise ValueError("continuations must be 2 or more, which have a standard error, or 0")
         if self.episodes < self.group:
             raise ValueError(f"episodes ({self.episodes}) must be at least one group of {self.group}")

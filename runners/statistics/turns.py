@@ -33,15 +33,18 @@ class Passed:
     values: Sequence[float | None] | None
     """V of each state; the last one is not read, and the others are known."""
     oracle: Sequence[float | None]
-    """The environment's chance of success in each state."""
+    """The environment's chance of success in each state, or what the policy gets from there on."""
     turns: int
     rewards: Sequence[float] = ()
     advantages: Sequence[float] | None = None
+    progress: Sequence[float] | None = None
+    """How much each action changed what the policy gets; None where ``oracle`` is the environment's."""
 
     @classmethod
     def of(
         cls, episode: Episode, values: Sequence[float | None] | None = None, advantages: Sequence[float] | None = None
     ) -> Passed:
+        """With the environment's oracle."""
         task = episode.job.task
         oracle = [episode.root.oracle, *(state.oracle for _, state in episode.turns)]
         rewards = [action.reward for action, _ in episode.turns]
@@ -65,9 +68,11 @@ class Turns:
     success: Vector
     """1 where the episode succeeded."""
     oracle: Vector
-    """The environment's chance of success in the state."""
+    """The environment's chance of success in the state, or what the policy gets from there on."""
+    target: Vector
+    """What ``oracle`` predicts: success, or the return from this turn on."""
     progress: Vector
-    """How much the action changed that chance; exactly 0 for an irrelevant one."""
+    """How much the action changed ``oracle``, rewards included; exactly 0 for an irrelevant one."""
     returns: Vector
     """Sum of the rewards from this turn on."""
     advantage: Vector
@@ -113,9 +118,12 @@ def turns_of(episodes: Iterable[Passed]) -> Turns:
         values = [np.nan if value is None else value for value in e.values or [None] * e.turns]
         for k in range(e.turns):
             value, advantage = values[k], np.nan if e.advantages is None else e.advantages[k]
-            change = oracle[k + 1] - oracle[k]
-            progress = 0.0 if abs(change) < ROUNDING else change
-            known = (value, float(e.success), oracle[k], progress, sum(e.rewards[k:]), advantage)
+            change, success, returns = oracle[k + 1] - oracle[k], float(e.success), sum(e.rewards[k:])
+            if e.progress is None:
+                target, progress = success, 0.0 if abs(change) < ROUNDING else change
+            else:
+                target, progress = returns, e.progress[k]
+            known = (value, success, oracle[k], target, progress, returns, advantage)
             rows.append((number, task, k, e.turns, group, *known))
-    table = np.asarray(rows, dtype=np.float64).reshape(-1, 11).T
+    table = np.asarray(rows, dtype=np.float64).reshape(-1, 12).T
     return Turns(*(column.astype(np.int_) for column in table[:5]), *table[5:])

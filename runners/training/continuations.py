@@ -29,12 +29,29 @@ MOST_TURNS = 1 << 20
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """The value of a state by continuations from it."""
+
+    node: Node
+    mean: float | None
+    """Mean return; None where every continuation broke."""
+    error: float | None
+    """Its standard error; None with fewer than two returns."""
+
+
+@dataclass(frozen=True)
 class Continued:
     """What came of continuations."""
 
     played: Played
-    error: float | None
-    """Mean standard error of a value; None where no state has two returns."""
+    estimates: Sequence[Estimate]
+    """Of every state in which a turn was taken."""
+
+    @property
+    def error(self) -> float | None:
+        """Mean standard error of a value; None where no state has two returns."""
+        errors = [one.error for one in self.estimates if one.error is not None]
+        return mean(errors) if errors else None
 
     def costs(self, budget: Budget, seconds: float) -> dict[str, float]:
         """What they cost, by name; the budget of the run counts their turns and tokens."""
@@ -57,36 +74,43 @@ class Continuations:
     controller: Controller
     sampling: SamplingSettings
     needs: Needs
-    retries: int
-    """Times an environment that broke is tried again elsewhere: a job that is that far is not."""
+    attempt: int
+    """Attempt of their jobs, from the times on that an environment that broke is tried again: these never are. Other
+    attempts have other seeds."""
 
     def play(self, trees: Sequence[Tree]) -> Continued:
         """Notes the values in the states of ``trees`` and of their episodes (`Node.continued`)."""
+        continued = self.estimate(trees)
+        for one in continued.estimates:
+            one.node.continued = one.mean
+        for tree in trees:
+            for episode, path in tree.paths:
+                episode.root.continued = tree.root.continued
+                for (_, state), (_, node) in zip(episode.turns, path, strict=True):
+                    state.continued = node.continued
+        return continued
+
+    def estimate(self, trees: Sequence[Tree]) -> Continued:
+        """The values of the states of ``trees``, which stay as they are."""
         begun, states, count = [], [], self.needs.continuations
         for node, episode, turns in open_states(trees):
             states.append(node)
             begun += [self.prefix(episode, turns, i) for i in range(count)]
         quota = Quota(1, len(begun), begun=tuple(begun))
         played = self.controller.play([one.job for one in begun], self.sampling, quota=quota)
-        errors = []
+        estimates = []
         for i, node in enumerate(states):
             mine = played.outcomes[i * count : (i + 1) * count]
             returns = [self.rest(one) for one in mine if isinstance(one, Episode)]
-            node.continued = mean(returns) if returns else None
-            if len(returns) > 1:
-                errors.append(stdev(returns) / math.sqrt(len(returns)))
-        for tree in trees:
-            for episode, path in tree.paths:
-                episode.root.continued = tree.root.continued
-                for (_, state), (_, node) in zip(episode.turns, path, strict=True):
-                    state.continued = node.continued
-        return Continued(played, mean(errors) if errors else None)
+            error = stdev(returns) / math.sqrt(len(returns)) if len(returns) > 1 else None
+            estimates.append(Estimate(node, mean(returns) if returns else None, error))
+        return Continued(played, estimates)
 
     def prefix(self, episode: Episode, turns: int, number: int) -> Episode:
         """The first turns of an episode, as the ``number``-th continuation begins."""
         # Samples of the run count up from 0.
         sample = -1 - ((episode.job.sample * MOST_TURNS + turns) * self.needs.continuations + number)
-        return episode.fork(replace(episode.job, sample=sample, attempt=self.retries), turns)
+        return episode.fork(replace(episode.job, sample=sample, attempt=self.attempt), turns)
 
     def rest(self, episode: Episode) -> float:
         """The discounted return of what was played on."""

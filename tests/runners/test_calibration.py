@@ -36,7 +36,7 @@ def states(n: int = 400, skill: float = 1.0, leak: bool = False, seed: int = 0) 
 
 def turns_by(table: np.ndarray) -> Turns:
     """The first eight columns; rewards, progress and advantages are not known."""
-    return Turns(*(table[i].astype(np.int_) for i in range(5)), *table[5:], *np.full((3, table.shape[1]), np.nan))
+    return Turns(*(table[i].astype(np.int_) for i in range(5)), *table[5:], *np.full((4, table.shape[1]), np.nan))
 
 
 def test_a_critic_that_knows_the_chance_is_calibrated() -> None:

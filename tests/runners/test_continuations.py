@@ -62,7 +62,7 @@ def grown(player: Player, tasks: int, group: int = 1) -> list[Tree]:
 
 
 def valuing(player: Any, count: int, discount: float = 1.0) -> Continuations:
-    return Continuations(player, SamplingSettings(), Needs(continuations=count, discount=discount), retries=1)
+    return Continuations(player, SamplingSettings(), Needs(continuations=count, discount=discount), attempt=1)
 
 
 def chance(episode: Episode, turns: int, skill: float) -> float:
