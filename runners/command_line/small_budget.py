@@ -11,7 +11,15 @@ from runners.command_line.errors import UserError
 T = TypeVar("T")
 VARIABLE = "TURNWISE_BUDGET"
 SMALL = {
-    **{"updates": 2, "value_updates": 1, "env_steps": 100, "episodes": 8, "minibatches": 1, "replay_steps": 2, "continuations": 2},
+    **{
+        "updates": 2,
+        "value_updates": 1,
+        "env_steps": 100,
+        "episodes": 8,
+        "minibatches": 1,
+        "replay_steps": 2,
+        "continuations": 2,
+    },
     **{"overprovision": 1},
     **{"eval_tasks": 8, "test_tasks": 8, "tasks": 8, "pass_samples": 2, "pass_tasks": 8},
     **{"steps": 150, "demonstrations": 300, "drill_texts": 300},  # fewer, and actions never end: that takes longer

@@ -9,6 +9,7 @@ from algorithms.formulas.mismatch import Correction, Masked
 from runners.command_line.errors import UserError
 from runners.settings.judge import judge_settings
 from runners.settings.learner_ranks import FSDP
+from runners.settings.old_logp import OldLogp
 from runners.settings.run_settings import RunSettings, Train
 
 
@@ -67,6 +68,8 @@ def check_fit(settings: RunSettings, *, begun: bool = False) -> None:
             f"{train.algo} values every sampled token, so none can be left out: take --masked counted, or "
             "--correction sequence_mask"
         )
+    if train.old_logp == OldLogp.ENGINE and (needs.critic or needs.token_critic):
+        raise UserError(f"{train.algo} needs the trainer's forward for its values: leave --old-logp engine out")
     if train.replay_steps and not needs.replay:
         raise UserError(f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none")
     if train.replay_body and needs.token_critic:

@@ -24,6 +24,7 @@ from runners.command_line.plain import dump, plain
 from runners.settings import attribution_block, pretrained
 from runners.settings.acting import NAMED, PREFIXES, acting
 from runners.settings.learner_ranks import LearnerRanks
+from runners.settings.old_logp import OldLogp
 from runners.settings.play_settings import PlaySettings, check_envs, with_list
 from runners.settings.ray_settings import RaySettings
 
@@ -103,6 +104,10 @@ class Train:
     """Largest ratio that is kept, or at which ratios are truncated."""
     masked: Masked = Masked.LEFT_OUT
     """Tokens or episodes that a mask takes out: left_out of every mean, or counted there with weight 0."""
+    old_logp: OldLogp = OldLogp.AUTO
+    """Log-probabilities from which an update's ratios start: the engine's, at no cost, or the trainer's, by an extra
+    forward pass. auto takes the engine's where nothing else needs that pass and the last update measured a difference
+    of at most 1e-4."""
     temperature: float = 1.0
     """Temperature of sampling and of the trainer's log-probabilities."""
     top_p: float = 1.0
@@ -205,6 +210,11 @@ class Train:
             raise ValueError("masked only works with correction token_mask or sequence_mask")
         if self.init_from is not None and self.model != TINY:
             raise ValueError("with init_from the base model is that of the earlier run: leave model out")
+        if self.old_logp == OldLogp.ENGINE and (self.staleness or self.correction != Correction.NONE):
+            raise ValueError(
+                "old_logp engine takes the engine's numbers as they are, and staleness and correction compare them "
+                "with the trainer's: leave one out"
+            )
         if self.quantize != "none" and self.init_from is not None:
             raise ValueError("quantize does not work with init_from: the earlier run's adapter could not be merged")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from algorithms.formulas.mismatch import sampling_warning
+from runners.settings.old_logp import AGREE
 from runners.settings.run_settings import Train
 
 STUCK = 2
@@ -43,6 +44,17 @@ class Advisor:
                 f"memory {budget}",
                 f"[bold]memory ran out:[/] from now on {budget} tokens a pass, with the same gradient. Set "
                 f"--token-budget {budget} to begin with that, or --gradient-checkpointing to fit more",
+            )
+        if "old_logp_engine" in row:
+            yield (
+                "old log-probabilities",
+                f"old log-probabilities: the engine's from now on, which differ from the trainer's by at most "
+                f"{row['mismatch_max_abs']:.0e} (--old-logp trainer computes them again)",
+            )
+        elif "old log-probabilities" in self.given:
+            yield (
+                "old log-probabilities again",
+                f"old log-probabilities: computed again where they differ from the engine's by more than {AGREE:g}",
             )
         for reason, count in self.stuck.items():
             if count == STUCK:

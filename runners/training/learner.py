@@ -38,6 +38,7 @@ from algorithms.formulas.mismatch import (
 )
 from runners.command_line.errors import UserError
 from runners.run_folder.checkpoint import OPTIMIZER
+from runners.settings.old_logp import AGREE, OldLogp
 from runners.settings.run_settings import Train
 from runners.statistics.intervals import mean
 from runners.training.replay import KEY, Kept, Replay
@@ -79,6 +80,8 @@ class _Piece:
     weight_T: Tensor | None = None
     """What each token's gradient is multiplied by, where the engine's numbers are corrected for."""
     mismatch: dict[str, float] = field(default_factory=dict)
+    unmeasured: bool = False
+    """Whether its next forward tells how far the engine's numbers, which it started from, were off."""
 
     def episode_ids(self) -> set[EpisodeId]:
         return {episode.job.id for tree in self.trees for episode, _ in tree.paths}
@@ -128,6 +131,8 @@ class Learner:
         self.replay = Replay(train.replay_updates, train.replay_steps, train.seed) if train.replay_steps else None
         self.skipped, self.skipped_in_a_row = 0, 0
         self.budget = TokenBudget(train.token_budget)
+        self.gap: float | None = None
+        """Largest difference between the engine's and the trainer's log-probabilities when it was last measured."""
 
     def learn(self, update: int, trees: Sequence[Tree], used: float = 0.0) -> Learned:
         """One update of the parameters, before which the share ``used`` of the run's budget was used up.
@@ -139,11 +144,15 @@ class Learner:
         if update == 1:
             self.calibrate([piece.batch for piece in pieces])
         together = self.algorithm.needs.moments and len(pieces) > 1
+        engine = self.starts_from_engine()
         for i, piece in enumerate(pieces):
             # The divergence from the start is shown in any case; now and then, on one minibatch, is enough for that.
             if self.algorithm.needs.reference or (i == 0 and update % KL_EVERY == 1):
                 piece.batch = replace(piece.batch, ref_logp_T=self.reference(piece.batch))
-            if together or i > 0:  # else the forward of the first one's own step comes before any change
+            if engine:
+                self.adopt(piece)
+                piece.unmeasured = i == 0  # the forward of its own step comes before any change
+            elif together or i > 0:  # else, again, the forward of the first one's own step is the old one
                 self.prepare(piece, self.forward(self.model, piece.batch, self.budget))
         if together:
             over = reduce(add, (self.algorithm.moments(piece.batch, piece.credit) for piece in pieces))
@@ -174,9 +183,13 @@ class Learner:
         if replayed:
             learned.row["critic_replayed"] = mean(replayed)
         raw = sum(piece.batch.raw_tokens for piece in pieces)
-        for key in pieces[0].mismatch if pieces else ():
-            result = [piece.mismatch[key] for piece in pieces]
+        measured = [piece.mismatch for piece in pieces if piece.mismatch]
+        for key in measured[0] if measured else ():
+            result = [one[key] for one in measured]
             learned.row[key] = max(result) if key == "mismatch_max_abs" else mean(result)
+        self.gap = learned.row.get("mismatch_max_abs")
+        if engine:
+            learned.row["old_logp_engine"] = 1.0
         learned.row |= {
             "packed_share": sum(len(piece.batch) for piece in pieces) / max(1, raw),
             "seconds_forward": forwarded - started,
@@ -186,6 +199,14 @@ class Learner:
             "out_of_memory": float(self.budget.halved),
         }
         return learned
+
+    def starts_from_engine(self) -> bool:
+        """Whether an update's ratios start from the engine's log-probabilities instead of a forward pass of its own."""
+        train, needs = self.train, self.algorithm.needs
+        if train.old_logp != OldLogp.AUTO:
+            return train.old_logp == OldLogp.ENGINE
+        plain = train.correction == Correction.NONE and not train.staleness and train.top_p == 1 and not train.top_k
+        return plain and not (needs.critic or needs.token_critic) and self.gap is not None and self.gap <= AGREE
 
     def credit(self, trees: Sequence[Tree]) -> dict[EpisodeId, Credited]:
         """What the episodes of one minibatch would be credited with now; nothing is changed."""
@@ -252,13 +273,24 @@ class Learner:
         """Notes the trainer's own log-probabilities, how far the engine's were off, and the credit."""
         batch, train = piece.batch, self.train
         numbers = (batch, old.logp_T, batch.old_logp_T)
-        piece.mismatch = mismatch_stats(*numbers, train.correction_low, train.correction_high)
+        piece.mismatch = self.measure(batch, old.logp_T)
         if train.correction != Correction.NONE:
             piece.weight_T = correction_weight(*numbers, train.correction, train.correction_low, train.correction_high)
         if train.masked == Masked.LEFT_OUT:
             batch = without_masked(*numbers, train.correction, train.correction_low, train.correction_high)
         piece.batch, piece.old = replace(batch, old_logp_T=old.logp_T), old
         piece.credit = self.algorithm.credit(piece.batch, old)
+
+    def adopt(self, piece: _Piece) -> None:
+        """Takes the engine's log-probabilities as the old ones."""
+        logp_T = piece.batch.old_logp_T
+        piece.old = Forward(logp_T, torch.zeros_like(logp_T))
+        piece.credit = self.algorithm.credit(piece.batch, piece.old)
+
+    def measure(self, batch: Batch, trainer_logp_T: Tensor) -> dict[str, float]:
+        """How far the engine's log-probabilities were off."""
+        low, high = self.train.correction_low, self.train.correction_high
+        return mismatch_stats(batch, trainer_logp_T, batch.old_logp_T, low, high)
 
     def reference(self, batch: Batch) -> Tensor:
         def off(part: Batch) -> Forward:
@@ -271,6 +303,8 @@ class Learner:
         def loss(new: Forward) -> Loss:
             if piece.old is None:
                 self.prepare(piece, new.detach())
+            if piece.unmeasured:
+                piece.mismatch, piece.unmeasured = self.measure(piece.batch, new.logp_T.detach()), False
             piece.read_SD = None if self.train.replay_body else new.read_SD
             if piece.weight_T is not None:
                 new = corrected(new, piece.weight_T)
@@ -330,7 +364,7 @@ class Learner:
         self.model.save(folder)
         save_file(self.tensors(), folder / OPTIMIZER)
 
-    def load(self, folder: Path, counters: Mapping[str, int]) -> None:
+    def load(self, folder: Path, counters: Mapping[str, Any]) -> None:
         """Takes what ``save`` wrote. Raises ModelError."""
         self.model.load(folder)
         self.load_tensors(load_file(folder / OPTIMIZER))
@@ -354,11 +388,12 @@ class Learner:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
-    def counters(self) -> dict[str, int]:
+    def counters(self) -> dict[str, Any]:
         budget = {"token_budget": self.budget.tokens, "out_of_memory": self.budget.halved}
-        return {"skipped": self.skipped, "skipped_in_a_row": self.skipped_in_a_row} | budget
+        return {"skipped": self.skipped, "skipped_in_a_row": self.skipped_in_a_row, "gap": self.gap} | budget
 
-    def load_counters(self, counters: Mapping[str, int]) -> None:
+    def load_counters(self, counters: Mapping[str, Any]) -> None:
         self.skipped, self.skipped_in_a_row = counters["skipped"], counters["skipped_in_a_row"]
+        self.gap = counters.get("gap")
         if halved := counters.get("out_of_memory", 0):
             self.budget = TokenBudget(counters["token_budget"], halved)

@@ -29,7 +29,7 @@ def shifted(trees: Sequence[Tree], by: float) -> None:
 
 @pytest.mark.parametrize("algo", ["selfac", "grpo"])
 def test_a_correction_weighs_what_the_engine_disagrees_in(tmp_path: Path, algo: str) -> None:
-    with training(tmp_path / "run", "--algo", algo) as run:
+    with training(tmp_path / "run", "--algo", algo, "--old-logp", "trainer") as run:
         learner, trees = run.learner, played(run)
         plain = gradient(learner, trees)
 
