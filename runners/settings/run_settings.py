@@ -163,6 +163,9 @@ class Train:
     kernel calls. auto takes flex on CUDA, and blocks anywhere else."""
     threads: int = 1
     """Torch threads in this process; small models are fastest with one."""
+    profile: bool = False
+    """Trace the second update (the only one, where there is one): the run folder then has profile/trace.json.gz, and a
+    table of where the time went."""
 
     def sampling(self, greedy: bool = False) -> SamplingSettings:
         """How tokens are drawn. Raises ValueError."""

@@ -11,12 +11,10 @@ from runners.command_line.program import command
 from runners.reporting.plots import GREY, plot
 from runners.settings.run_settings import Train
 from runners.training.evaluations import by_env
+from runners.training.phases import PHASES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-UPDATE_SECONDS = ("seconds_rollout", "seconds_judge", "seconds_continuations", "seconds_forward", "seconds_update")
-"""What an update's time is made of."""
 
 
 def closing(train: Train, folder: Path, summary: Mapping[str, Any], page: Path) -> Iterator[str]:
@@ -45,7 +43,7 @@ def draw_curve(folder: Path, title: str, envs: Sequence[str] = ("",)) -> Path:
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
     updates = [e for e in entries if e["kind"] == "update"]
     # The second at which the first update began: after the model was made and first measured.
-    origin = updates[0]["seconds"] - sum(updates[0].get(part, 0.0) for part in UPDATE_SECONDS) if updates else 0.0
+    origin = updates[0]["seconds"] - sum(updates[0].get(part, 0.0) for part, *_ in PHASES) if updates else 0.0
     several = len(envs) > 1
     path = folder / "curve.png"
     with plot(path, 7 + 5 * (len(envs) - 1), 4, len(envs)) as panels:

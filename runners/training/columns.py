@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from runners.training.phases import PHASES
+
 Columns = Mapping[str, Sequence[tuple[str, str, str]]]
 """Group → (name, label, format) of each number."""
 COLUMNS: Columns = {
@@ -29,12 +31,10 @@ COLUMNS: Columns = {
     "cost": (
         ("packed_share", "packed / raw tokens", "{:.3f}"),
         ("sampled_tokens_per_s", "sampled tokens/s", "{:.0f}"),
-        ("seconds_rollout", "rollout s", "{:.2f}"),
-        ("seconds_env", "of it waiting for envs s", "{:.2f}"),
         ("continuations", "continuations", "{:.0f}"),
-        ("seconds_continuations", "continuations s", "{:.2f}"),
-        ("seconds_forward", "old and reference log p s", "{:.2f}"),
-        ("seconds_update", "update s", "{:.2f}"),
+        PHASES[0],
+        ("seconds_env", "of it waiting for envs s", "{:.2f}"),
+        *PHASES[1:],
     ),
 }
 OF_ENV = ("success", "reward", "turns", "invalid")

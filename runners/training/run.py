@@ -50,6 +50,8 @@ from runners.training.interrupts import Interrupts, Stopped
 from runners.training.judging import Judging, local_judge, remote_judge
 from runners.training.learner import Learned, Learner
 from runners.training.ledger import Ledger
+from runners.training.phases import Clock
+from runners.training.profiling import Profiling
 from runners.training.ranks import RankedLearner, RankSetup
 from runners.training.records import episode_stats, group_costs, stats_by_env
 from runners.training.report import Report
@@ -74,7 +76,7 @@ class Training:
         self.settings, self.train, self.folder, self.console = settings, settings.train, folder, console
         self.began = self.taken = time.monotonic()
         """When the run began, and when the episodes of the last update had been played."""
-        self.interrupts = Interrupts()
+        self.interrupts, self.clock = Interrupts(), Clock()
         self.opened = ExitStack()
         """Closes everything that was opened, last first."""
         try:
@@ -212,8 +214,9 @@ class Training:
                 if not self.update:
                     self.save()
                 self.evaluate()
+                profiling = Profiling(self.folder, self.train.updates - self.update, self.console)
                 while not self.budget.over(self.update):
-                    self.next_update()
+                    profiling.run(self.next_update) if self.train.profile else self.next_update()
                     self.evaluate()
                 with self.interrupts.shielded():
                     return self.summarise()
@@ -230,7 +233,9 @@ class Training:
             f"--resume {self.folder}"
         )
 
-    def next_update(self) -> None:
+    def next_update(self) -> Mapping[str, float]:
+        """Plays, learns and records; returns the numbers of the update."""
+        self.clock.begin()
         update, started = self.update + 1, time.monotonic()
         rollout = self.rollouts.next(update, self.policy)
         played = rollout.played
@@ -263,13 +268,17 @@ class Training:
             self.account(update, rollout, trees, learned)
             self.report.outcomes(update, played.outcomes, learned.credited)
             spent = {"env_steps": self.budget.steps, "sampled_tokens": self.budget.tokens, "seconds": self.seconds}
-            self.report.update(update, row | learned.row | spent)
+            row |= learned.row | spent
+            row["seconds_other"] = self.clock.other(row)
+            self.report.update(update, row)
             self.update = update
             if self.budget.over(update):
                 self.rollouts.abandon(update)
             self.boundary = self.state()
             if update % self.train.save_every == 0 or self.budget.over(update):
                 self.save()
+        self.clock.end()
+        return row
 
     def continued(self, trees: Sequence[Tree]) -> Continued:
         """What the policy played on from the states of ``trees``, which now have values."""
