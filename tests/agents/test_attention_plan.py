@@ -67,7 +67,7 @@ def attend(
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     longest=st.sampled_from([3, 20, 90]),
@@ -76,6 +76,7 @@ def attend(
     repeats=st.sampled_from([1, 2, 3]),
     device_free=st.booleans(),
     call=st.sampled_from([0, 3000, 10**6]),
+    least_open=st.sampled_from([1, 500, agents.model.attention.blocks.LEAST_OPEN]),
 )
 def test_plan_equals_dense_attention(
     seed: int,
@@ -85,14 +86,16 @@ def test_plan_equals_dense_attention(
     repeats: int,
     device_free: bool,
     call: int,
+    least_open: int,
 ) -> None:
-    batch = random_trees(seed, longest)
-    before = agents.model.attention.blocks.CALL
-    agents.model.attention.blocks.CALL = call  # so that pieces of every size and calls shared by many chains come up
+    batch, blocks = random_trees(seed, longest), agents.model.attention.blocks
+    before = blocks.CALL, blocks.LEAST_OPEN
+    # So that pieces of every size, calls shared by many chains and keys without a mask come up.
+    blocks.CALL, blocks.LEAST_OPEN = call, least_open
     try:
         ours, dense = attend(batch, window, by_chains=by_chains, repeats=repeats, device_free=device_free)
     finally:
-        agents.model.attention.blocks.CALL = before
+        blocks.CALL, blocks.LEAST_OPEN = before
     for a, b in zip(ours, dense, strict=True):
         assert (a - b).abs().max() <= 1e-12
 
@@ -122,6 +125,23 @@ def test_plan_equals_dense_attention_on_a_long_chain() -> None:
     assert sum(storages.values()) / 8 < 0.2 * len(batch) ** 2
     for a, b in zip(*attend(batch, None), strict=True):
         assert (a - b).abs().max() <= 1e-12
+
+
+def test_keys_that_all_see_need_no_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither along the trunk nor under critic prompts; a mask that is left out where a key is hidden is noticed."""
+    batch = pack([episode(20)], (1,) * 16)
+    monkeypatch.setattr(agents.model.attention.blocks, "LEAST_OPEN", 1 << 40)
+    with_masks = pairs_of(TreePlan(batch.pos_T, batch.end_T, by_chains=True).get(None, torch.float64).calls)
+    monkeypatch.setattr(agents.model.attention.blocks, "LEAST_OPEN", 1 << 12)
+    calls = TreePlan(batch.pos_T, batch.end_T, by_chains=True).get(None, torch.float64).calls
+    opened = [call for call in calls if call.open_keys]
+    assert len(opened) > 0.8 * len(calls) and pairs_of(calls) < 0.3 * with_masks
+    for a, b in zip(*attend(batch, None), strict=True):
+        assert (a - b).abs().max() <= 1e-12
+    parts = Call.parts
+    monkeypatch.setattr(Call, "parts", lambda self, mask: tuple((keys, None) for keys, _ in parts(self, mask)))
+    ours, dense = attend(batch, None)
+    assert float((ours[0] - dense[0]).detach().abs().max()) > 0.1
 
 
 def test_laid_out_by_chains_an_episode_copies_no_key_of_its_trunk() -> None:

@@ -5,8 +5,9 @@ among them is masked. Forks, leaves, several trees a row and sliding windows are
 
 The rows are taken apart into *chains* (``chains``). Along a chain a call takes some rows in a piece with all their
 ancestors, and its mask is the lower right corner of one mask that all such calls share. Short chains, like critic
-prompts, share a call where that is cheaper. So nothing of size T x T is ever made. Laid out chain by chain, the rows of
-a piece are one slice and its keys few, which saves copies: ``by_chains``.
+prompts, share a call where that is cheaper. Where the keys that all queries of a call see are many, they need no mask
+(`LEAST_OPEN`). So nothing of size T x T is ever made. Laid out chain by chain, the rows of a piece are one slice and
+its keys few, which saves copies: ``by_chains``.
 
 Why pieces even where ``is_causal`` would do: the CPU kernel follows the triangle of a causal call in steps of 512 keys.
 
@@ -33,6 +34,8 @@ from agents.model.attention.mask import additive
 CALL = 3000  # the call itself
 KEY = 8  # per key: reading it, and adding up its gradient
 COPY = 5  # per key where the keys are no slice and must be copied together
+LEAST_OPEN = 1 << 17
+"""Query-key pairs whose mask is left out, by a kernel call of their own, where every query of a call sees every key."""
 
 
 class TreePlan:
@@ -68,7 +71,7 @@ class TreePlan:
             window = None
         key = (window, dtype)
         if key not in self._plans:
-            pieces = list(_merged(list(_pieces(self._chains, self._pos, self._end, window))))
+            pieces = list(_merged(list(_pieces(self._chains, self._pos, self._end, window)), self._end))
             self._plans[key] = AttentionPlan(tuple(self._calls(pieces, window, dtype)))
         return self._plans[key]
 
@@ -79,21 +82,23 @@ class TreePlan:
         return attend(query_THD, key_TGD, value_TGD, self.get(window, query_THD.dtype), scale)
 
     def _calls(self, pieces: list[Piece], window: int | None, dtype: torch.dtype) -> Iterator[Call]:
-        shared = [piece for piece in pieces if piece.chain]
-        Q, K = (max((rows.size for rows in side), default=0) for side in ([p.q for p in shared], [p.k for p in shared]))
+        opened = [piece.opened(self._end) if window is None else 0 for piece in pieces]
+        chained = [(piece, piece.k.size - n) for piece, n in zip(pieces, opened, strict=True) if piece.chain]
+        Q, K = max((p.q.size for p, _ in chained), default=0), max((n for _, n in chained), default=0)
         behind_QK = np.arange(Q)[:, None] + K - Q - np.arange(K)  # how far each key lies behind each query
         seen_QK = (behind_QK >= 0) & (behind_QK < (K + 1 if window is None else window))
         corner_QK = self._additive(seen_QK, dtype)
-        for piece in pieces:
+        for piece, n in zip(pieces, opened, strict=True):
+            open_K, masked_K = piece.k[:n], piece.k[n:]
             if piece.chain:
-                mask_QK = corner_QK[Q - piece.q.size :, K - piece.k.size :]
+                mask_QK = corner_QK[Q - piece.q.size :, K - masked_K.size :]
             else:
-                q_Q1, k_1K = piece.q[:, None], piece.k[None, :]
+                q_Q1, k_1K = piece.q[:, None], masked_K[None, :]
                 seen_QK = (k_1K <= q_Q1) & (q_Q1 < self._end[k_1K])
                 if window is not None:
                     seen_QK &= self._pos[q_Q1] - self._pos[k_1K] < window
                 mask_QK = self._additive(seen_QK, dtype)
-            yield Call(self._spans(piece.q), self._spans(piece.k), mask_QK)
+            yield Call(self._spans(piece.q), self._spans(masked_K), mask_QK, self._spans(open_K) if n else ())
 
     def _additive(self, seen_QK: NDArray[np.bool_], dtype: torch.dtype) -> Tensor:
         return additive(torch.from_numpy(seen_QK), dtype).to(self._device)
@@ -121,6 +126,17 @@ class Piece:
         """In query-key pairs."""
         return (self.q.size + KEY + COPY) * self.k.size + CALL
 
+    def opened(self, end: Rows) -> int:
+        """How many of the first keys need no mask, because every query sees them; 0 where they are few."""
+        # Keys above all queries come first: any other key lies below them, and so in a later row.
+        seen = self.k.size - self.q.size if self.chain else common(self.k, self.q, end)
+        return seen if seen * self.q.size >= LEAST_OPEN else 0
+
+
+def common(k: Rows, q: Rows, end: Rows) -> int:
+    """How many of the keys ``k`` lie above all of ``q``, both sorted; no query is among them."""
+    return int(((k < q[0]) & (end[k] > q[-1])).sum())
+
 
 def _pieces(chains: list[Rows], pos: Rows, end: Rows, window: int | None) -> Iterator[Piece]:
     """Every chain cut into about equal parts, so that the cost of the calls and of what is masked is least."""
@@ -135,12 +151,15 @@ def _pieces(chains: list[Rows], pos: Rows, end: Rows, window: int | None) -> Ite
             yield Piece(chain[a:b], path[start : above + b], chain=True, whole=parts == 1)
 
 
-def _merged(pieces: list[Piece]) -> Iterator[Piece]:
+def _merged(pieces: list[Piece], end: Rows) -> Iterator[Piece]:
     """Neighbours in one call as long as that makes a query cheaper."""
     held: Piece | None = None
     for piece in pieces:
         if held is not None and held.whole and piece.whole:
-            q, k = np.sort(np.concatenate([held.q, piece.q])), np.union1d(held.k, piece.k)
+            q = np.sort(np.concatenate([held.q, piece.q]))
+            # Both begin with the keys above all queries, unless a window begins elsewhere for each.
+            n = common(piece.k, q, end) if held.k[0] == piece.k[0] else 0
+            k = np.concatenate([piece.k[:n], np.union1d(held.k[n:], piece.k[n:])])
             both = Piece(q, k, chain=False, whole=True)
             if both.cost / both.q.size <= held.cost / held.q.size:
                 held = both

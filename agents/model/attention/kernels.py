@@ -4,6 +4,9 @@ Invariant: both ways give the same numbers and gradients. On a CPU the kernel is
 form a slice are never copied, heads that share a key head read and add to the same memory as so many more queries, and
 the gradients of keys that many calls read are added up in place. Anywhere else autograd does it.
 
+Softmax over keys in two parts is the sum of the parts' outputs, each weighed by exp(its log-sum - the whole log-sum);
+the kernel's backward pass takes the whole output and log-sum with the keys of a part, and gives that part's gradient.
+
 Legend: T tokens, H heads, G key heads, R heads per key head, D width of a head, Q queries and K keys of a
 call, N either.
 """
@@ -16,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 _FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -32,6 +35,12 @@ class Call:
     keys: Spans
     mask_QK: Tensor
     """0 / -inf."""
+    open_keys: Spans = ()
+    """Further keys, before the others, that every query sees."""
+
+    def parts(self, mask_QK: Tensor) -> tuple[tuple[Spans, Tensor | None], ...]:
+        """(keys, mask) of the kernel calls that it takes."""
+        return ((self.open_keys, None), (self.keys, mask_QK)) if self.open_keys else ((self.keys, mask_QK),)
 
 
 @dataclass(frozen=True)
@@ -67,10 +76,12 @@ def anywhere(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Attent
     parts, places = [], []
     every_T = torch.arange(query_THD.shape[0], device=query_THD.device)
     for call in plan.calls:
-        q, k, v = _take(query_THD, call.queries), _take(key_TGD, call.keys), _take(value_TGD, call.keys)
+        spans = (*call.open_keys, *call.keys)
+        q, k, v = _take(query_THD, call.queries), _take(key_TGD, spans), _take(value_TGD, spans)
         k, v = (x.repeat_interleave(repeats, 1) if repeats > 1 else x for x in (k, v))
         q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
-        out = scaled_dot_product_attention(q, k, v, attn_mask=call.mask_QK, scale=scale)
+        mask_QK = pad(call.mask_QK, (k.shape[2] - call.mask_QK.shape[1], 0))  # 0: seen
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask_QK, scale=scale)
         parts.append(out[0].transpose(0, 1))
         places.append(_take(every_T, call.queries))
     return torch.cat(parts).index_select(0, torch.cat(places).argsort())
@@ -86,8 +97,12 @@ class _OnCPU(torch.autograd.Function):
         norms = []
         for call, mask in zip(plan.calls, plan.masks(query_THD.shape[1] // G), strict=True):
             q = _folded(_take(query_THD, call.queries), G)
-            k, v = (_folded(_take(x, call.keys), G) for x in (key_TGD, value_TGD))
-            out, norm = _FORWARD(q, k, v, attn_mask=mask, scale=scale)
+            out, norm = _joined(
+                [
+                    _FORWARD(q, *(_folded(_take(x, keys), G) for x in (key_TGD, value_TGD)), attn_mask=of, scale=scale)
+                    for keys, of in call.parts(mask)
+                ]
+            )
             _put(out_THD, call.queries, _unfolded(out, out_THD))
             norms.append(norm)
         ctx.save_for_backward(query_THD, key_TGD, value_TGD, out_THD, *norms)
@@ -104,12 +119,25 @@ class _OnCPU(torch.autograd.Function):
         masks = ctx.plan.masks(query_THD.shape[1] // G)
         for call, mask, norm in zip(ctx.plan.calls, masks, norms, strict=True):
             grad, q, out = (_folded(_take(x, call.queries), G) for x in (grad_THD, query_THD, out_THD))
-            k, v = (_folded(_take(x, call.keys), G) for x in (key_TGD, value_TGD))
-            grads = _BACKWARD(grad, q, k, v, out, norm, 0.0, False, attn_mask=mask, scale=ctx.scale)
-            _put(query_grad, call.queries, _unfolded(grads[0], query_grad))
-            _put(key_grad, call.keys, _unfolded(grads[1], key_grad), add=True)
-            _put(value_grad, call.keys, _unfolded(grads[2], value_grad), add=True)
+            for i, (keys, of) in enumerate(call.parts(mask)):
+                k, v = (_folded(_take(x, keys), G) for x in (key_TGD, value_TGD))
+                grads = _BACKWARD(grad, q, k, v, out, norm, 0.0, False, attn_mask=of, scale=ctx.scale)
+                _put(query_grad, call.queries, _unfolded(grads[0], query_grad), add=i > 0)
+                _put(key_grad, keys, _unfolded(grads[1], key_grad), add=True)
+                _put(value_grad, keys, _unfolded(grads[2], value_grad), add=True)
         return query_grad, key_grad, value_grad, None, None
+
+
+def _joined(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """(output, log-sum) over the keys of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    (first, its_norm), (rest, rest_norm) = parts
+    norm = torch.logaddexp(its_norm, rest_norm)
+    first, rest = (
+        out * (one - norm).exp().unsqueeze(-1).to(out.dtype) for out, one in ((first, its_norm), (rest, rest_norm))
+    )
+    return first + rest, norm
 
 
 def _take(x: Tensor, spans: Spans) -> Tensor:
