@@ -33,7 +33,7 @@ class Wanted:
     languages: tuple[str, ...]
     train_tasks: int
     held_out_tasks: int
-    """At most so many of valid, and as many of test."""
+    """At most this many of valid, and as many of test."""
     fill: bool = False
     """Splits that the source does not have are taken from its training part."""
 

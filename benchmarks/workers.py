@@ -53,7 +53,7 @@ class WorkersCost:
     env: str = "wiki"
     """Environment to play, with its tiny model."""
     episodes: int = 512
-    """Episodes of a measurement: so many portions that the wait for the last one weighs little."""
+    """Episodes of a measurement: enough portions that the wait for the last one weighs little."""
     portion: int = 32
     """Episodes that a worker plays side by side."""
     rounds: int = 9

@@ -206,7 +206,7 @@ def _named(name: str, place: str) -> str:
 
 
 def _finish(now: Situation) -> Step:
-    """Nothing is left to be mended: a last look at the checks, and the end."""
+    """Nothing is left to be fixed: a last look at the checks, and the end."""
     if now.tested is None and now.task.visible and now.left > 1:
         return Step("TEST")
     return Step("SUBMIT", "", _passed(now))

@@ -33,7 +33,7 @@ from agent_envs.code.view import without_addresses
 TRIES = 3
 """How often a run is tried that the sandbox fails to carry out."""
 PATIENCE = 10
-"""A case may wait so many times as long as it may compute."""
+"""A case may wait this many times as long as it may compute."""
 _MOST_SECONDS = 15.0
 """All runs of a verdict together: below the deadline of a step, so that nobody can turn a bad verdict into a fault."""
 _MOST_READING = 5.0

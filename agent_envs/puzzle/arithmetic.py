@@ -105,7 +105,7 @@ def hand(rng: Random, count: int, largest: int) -> tuple[int, ...]:
 
 
 def level_of(products: int) -> int:
-    """The level of a puzzle whose simplest solution has so many multiplications and divisions."""
+    """The level of a puzzle whose simplest solution has this many multiplications and divisions."""
     return 1 + min(products, 2)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 WORTH = 16
 """Shorter common beginnings are encoded again: copying them gains nothing."""
 LOOK_AT = 32
-"""So many of the latest prompts that begin alike are compared."""
+"""This many of the latest prompts that begin alike are compared."""
 
 
 @dataclass(frozen=True)

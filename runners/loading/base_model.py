@@ -94,12 +94,12 @@ def load_base(spec: BaseSpec, console: Console | None = None) -> Base:
     if not Path(source).is_dir() and not _hub_name(source):
         raise UserError(f"no model at {source!r}: give tiny, a Hugging Face folder or, to be evaluated, a run folder")
     if isinstance(why := config_file(source), str):
-        mend = (
+        fix = (
             ", so it is not a model's (what a run learned is trained further with --init-from RUN)"
             if Path(source).is_dir()
             else "; check the name and the connection, and log in to the hub where the model is not open to all"
         )
-        raise UserError(f"cannot load the model {source!r}: {why}{mend}")
+        raise UserError(f"cannot load the model {source!r}: {why}{fix}")
     try:
         tokenizer = _tokenizer(source)
         chat = Chat(tokenizer, spec.chat)

@@ -22,7 +22,7 @@ def resampled(
 ) -> tuple[Played, frozenset[EpisodeId]]:
     """All that was played, and the episodes that are left out; none where no group differs.
 
-    ``draw`` gives the jobs of so many tasks more, ``play`` plays them.
+    ``draw`` gives the jobs of that many tasks more, ``play`` plays them.
     """
     outcomes, faults, seconds = list(first.outcomes), list(first.faults), first.seconds_env
     wanted = len(outcomes) // group

@@ -75,7 +75,7 @@ class Rollout:
 
 
 class Rollouts:
-    """Has the tasks of a stream played; ``draw`` takes the jobs of so many tasks from it."""
+    """Has the tasks of a stream played; ``draw`` takes the jobs of that many tasks from it."""
 
     def __init__(
         self,

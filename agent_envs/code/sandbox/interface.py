@@ -23,7 +23,7 @@ from agent_envs.core import BackendUnavailable, SettingsError
 _MB, _KB = 1 << 20, 1 << 10
 
 
-class SandboxUnavailable(SettingsError):  # noqa: N818 (a state of this machine that a user can mend)
+class SandboxUnavailable(SettingsError):  # noqa: N818 (a state of this machine that a user can fix)
     """No sandbox can be had; one line that says why, and what would help."""
 
     def __init__(self, reason: str, remedy: str) -> None:

@@ -32,7 +32,7 @@ def message_of(job: SandboxJob, capabilities: Capabilities) -> bytes:
 
 def most_bytes(job: SandboxJob) -> int:
     """No result of the job is longer."""
-    given = sum(map(len, job.files)) * 12  # a character may take so many bytes of JSON
+    given = sum(map(len, job.files)) * 12  # a character may take 12 bytes of JSON
     return 2 * job.limits.output_kb * _KB + job.limits.collected_kb * _KB + given + 16 * _MB
 
 

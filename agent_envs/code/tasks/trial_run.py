@@ -1,7 +1,7 @@
 """The program that runs in the sandbox for `trial`: calls changed references and prints which checks fail. Never
 imported by the host.
 
-Invariant: every call ends: after so many lines of Python, or with the run.
+Invariant: every call ends: after a set number of lines of Python, or with the run.
 
 Reads JSON from standard input: ``versions`` (each a list of [module, text], those that others import first), ``cases``
 ([expression, the value it should give, as Python writes it]) and ``budget`` (lines that one call may execute). Prints a

@@ -1,4 +1,4 @@
-"""Turns at a live wiki: so many requests at a time over all processes of this machine, with a pause before each.
+"""Turns at a live wiki: a number of requests at a time over all processes of this machine, with a pause before each.
 
 Invariant: a turn ends with its process, because the system frees the locks; waiting for one ends by the deadline.
 """

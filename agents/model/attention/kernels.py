@@ -1,7 +1,7 @@
 """The calls of a plan, and how they are carried out.
 
 Invariant: both ways give the same numbers and gradients. On a CPU the kernel is called directly, so that keys which
-form a slice are never copied, heads that share a key head read and add to the same memory as so many more queries, and
+form a slice are never copied, heads that share a key head read and add to the same memory as further queries, and
 the gradients of keys that many calls read are added up in place. Anywhere else autograd does it.
 
 Softmax over keys in two parts is the sum of the parts' outputs, each weighed by exp(its log-sum - the whole log-sum);

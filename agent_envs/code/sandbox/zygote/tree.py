@@ -92,7 +92,7 @@ def _bind(fd: int, target: Path, attributes: int) -> None:
 
 
 def mount_box(disk: int, inodes: int, *, proc: bool) -> None:
-    """The file system of one run: so many bytes and files in all of its folders together."""
+    """The file system of one run: limited bytes and files in all of its folders together."""
     flags = linux.MS_NOSUID | linux.MS_NODEV
     linux.mount("tmpfs", BOX, "tmpfs", flags | linux.MS_NOATIME, f"size={disk},nr_inodes={inodes + 8},mode=0755")
     for name, place in PLACES.items():
