@@ -75,7 +75,7 @@ def passes(
     wide: bool,
     merged: bool,
 ) -> Passes:
-    """Those of a row of ``tokens`` tokens and of ``read`` prompts of this many tokens, by the actor that ``build`` makes.
+    """Those of a row of ``tokens`` tokens and of ``read`` prompts that long, by the actor that ``build`` makes.
 
     ``critic``: tokens of the critic prompt after every state; 0 for none. ``merged``: the engine that reads has the
     adapter in its weights, so its passes keep nothing for it.
