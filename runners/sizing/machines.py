@@ -39,7 +39,7 @@ def this_machine() -> Machine:
 
 
 def gpu_of(name: str) -> Machine:
-    """The GPU of this name, or of this many gigabytes. Raises UserError for an unknown name, or one of several cards."""
+    """A GPU by its name or its gigabytes. Raises UserError for a name that is unknown or of several cards."""
     if number := re.fullmatch(r"(\d{1,4})\s*(gb|gib)?", name.strip().lower()):
         return Machine(f"a GPU of {number[1]} GB", int(number[1]) * 10**9, gpu=True)
     words = re.findall(r"[a-z]+\d*[a-z]*|\d+gb|\d+", name.lower().replace(" gb", "gb"))
