@@ -13,9 +13,11 @@ if __name__ == "__main__":
 
     runners.run("bench")
 
+from dataclasses import replace
+
 from rich.console import Console
 
-from runners.benching.settings import Bench, parts_of
+from runners.benching.settings import Bench, check, parts_of
 from runners.benching.suites import SUITES
 from runners.benching.table import show_suites
 from runners.command_line.errors import UserError
@@ -26,9 +28,10 @@ from runners.command_line.parse import parse
 def main() -> None:
     bench, parts = parse(Bench, parts_of)
     if bench.list:
-        if bench.suite or bench.agent or bench.model or bench.endpoint or bench.out:
+        if replace(bench, list=False, tasks=None) != Bench():
             raise UserError("--list shows the suites and plays nothing: leave out the other flags")
         return show_suites([*SUITES.values()], Console())
+    check(bench, parts)
     with importing():
         from runners.benching.program import run
 

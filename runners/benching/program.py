@@ -14,7 +14,7 @@ from runners.benching import table
 from runners.benching.fingerprints import FixedTasks, fixed_tasks
 from runners.benching.players import Player, ScriptedPlayer
 from runners.benching.results import EntryResult, Row
-from runners.benching.settings import Bench, check
+from runners.benching.settings import Bench
 from runners.benching.suites import SUITES, Suite
 from runners.command_line.outputs import check_file, writing
 from runners.command_line.plain import dump_json
@@ -24,8 +24,7 @@ from runners.training.report import versions
 
 
 def run(bench: Bench, parts: dict[str, Any]) -> None:
-    """The whole program. Raises UserError."""
-    check(bench, parts)
+    """The whole program, for settings that were checked. Raises UserError."""
     if bench.out:
         check_file(bench.out)
     console, suite = Console(), SUITES[bench.suite]

@@ -75,8 +75,8 @@ def served_player(bench: Bench, parts: Mapping[str, Any], suite: Sequence[FixedT
 
 def folder_of(bench: Bench, settings: Mapping[str, Any]) -> Path:
     """The folder of the episodes: the one that is named, or one that the same command always leads to."""
-    if bench.episodes is not None:
-        return bench.episodes
+    if bench.kept is not None:
+        return bench.kept
     what = {"suite": bench.suite, "endpoint": bench.endpoint, "seed": bench.seed, **settings}
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", bench.model).strip(".-")
     return Path("runs") / f"bench-{bench.suite}-{name}-{fingerprint(what)}"

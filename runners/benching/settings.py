@@ -50,7 +50,7 @@ class Bench:
     """File for everything as JSON: suite, fingerprints, results of every task, costs, hardware, versions."""
     list: bool = False
     """Show the suites and their entries; nothing is played."""
-    episodes: Path | None = None
+    kept: Path | None = None
     """Folder for the episodes of a served model, by default runs/bench-MODEL-…; the same command goes on with them."""
     slots: int = 128
     """Episodes played at once by a model in this process."""
@@ -112,8 +112,8 @@ def check(bench: Bench, parts: Mapping[str, Any]) -> None:
     for name, default in _LOCAL.items() if not in_process else ():
         if getattr(bench, name) != default:
             raise UserError(f"--{name} has no effect without a model in this process: leave it out")
-    if bench.episodes is not None and not bench.endpoint:
-        raise UserError("--episodes has no effect without --endpoint: leave it out")
+    if bench.kept is not None and not bench.endpoint:
+        raise UserError("--kept has no effect without --endpoint: leave it out")
     most = SUITES[bench.suite].most_tasks
     if bench.tasks is not None and bench.tasks > most:
         raise UserError(f"--tasks {bench.tasks} has no effect: no entry of {bench.suite} has more than {most} tasks")
