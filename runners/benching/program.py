@@ -45,8 +45,8 @@ def player_of(
     bench: Bench, parts: Mapping[str, Any], fixed: Sequence[FixedTasks], console: Console
 ) -> Iterator[Player]:
     """What plays. Raises UserError."""
-    if bench.agent is not None:
-        scripted = ScriptedPlayer(bench.agent, bench.seed)
+    if bench.baseline is not None:
+        scripted = ScriptedPlayer(bench.baseline, bench.seed)
         scripted.check(fixed)
         yield scripted
     elif bench.endpoint:
@@ -82,8 +82,8 @@ def some(tasks: Sequence[Task], most: int | None) -> list[Task]:
 
 def label_of(bench: Bench) -> str:
     """What the row is called."""
-    if bench.agent is not None:
-        return bench.agent.value
+    if bench.baseline is not None:
+        return bench.baseline.value
     return bench.model.rstrip("/").rpartition("/")[2] or bench.model
 
 

@@ -31,13 +31,13 @@ _LOCAL = {"device": "auto", "dtype": "float32", "slots": 128, "threads": 1}
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure one agent on a named suite of fixed tasks: one row with intervals, costs and a digest to compare. Models
-    play each task once and take their best token."""
+    """Measure one agent on a named suite of fixed tasks. Models play each task once and take their best token."""
 
     suite: str = ""
     """Suite to play; --list shows them."""
     agent: Baseline | None = None
-    """An agent without a model: random (draws from the valid turns where an environment lists them) or expert."""
+    """An agent without a model: random (draws from the valid turns where an environment lists them) or expert. Where
+    nothing is named, random plays."""
     model: str = ""
     """A run folder (its trained policy), `tiny`, a Hugging Face folder or hub name, or a served model's name."""
     endpoint: str = ""
@@ -51,7 +51,8 @@ class Bench:
     list: bool = False
     """Show the suites and their entries; nothing is played."""
     kept: Path | None = None
-    """Folder for the episodes of a served model, by default runs/bench-MODEL-…; the same command goes on with them."""
+    """Folder for the episodes of a served model, by default runs/bench-SUITE-MODEL-…; the same command goes on with
+    them."""
     slots: int = 128
     """Episodes played at once by a model in this process."""
     device: str = "auto"
@@ -71,6 +72,11 @@ class Bench:
         if self.endpoint:
             check_address(self.endpoint, "endpoint")
 
+    @property
+    def baseline(self) -> Baseline | None:
+        """The agent without a model that plays; None where a model does."""
+        return self.agent or (None if self.model or self.endpoint else Baseline.RANDOM)
+
     @staticmethod
     def choices() -> dict[str, Sequence[str]]:
         """The names that a flag can take, for ``--help``."""
@@ -84,7 +90,7 @@ def list_of_names() -> list[str]:
 
 def parts_of(bench: Bench) -> dict[str, Any]:
     """Settings by prefix: those of a model, and none of an agent without one. Environments have the suite's."""
-    if bench.agent is not None or not bench.model or not bench.suite:
+    if bench.baseline is not None or not bench.model or not bench.suite:
         return {}
     if bench.endpoint:
         return {"served": ServedSettings, "react": ReActSettings, "envs": HostSettings, "faults": FaultSettings}
@@ -102,13 +108,12 @@ def check(bench: Bench, parts: Mapping[str, Any]) -> None:
     """Raises UserError for what is missing or has no effect."""
     if not bench.suite:
         raise UserError(f"name a suite: --suite {list_of_names()[0]}; turnwise bench --list shows them")
-    if bench.agent is None and not bench.model:
-        what = "--endpoint needs the name of a model there: --model NAME" if bench.endpoint else ""
-        raise UserError(what or "name what plays: --model RUN, --agent random or --agent expert")
+    if bench.endpoint and bench.agent is None and not bench.model:
+        raise UserError("--endpoint needs the name of a model there: --model NAME")
     for name in ("model", "endpoint") if bench.agent is not None else ():
         if getattr(bench, name):
             raise UserError(f"--{name} has no effect with --agent {bench.agent}, which needs no model: leave it out")
-    in_process = bench.agent is None and not bench.endpoint
+    in_process = bench.baseline is None and not bench.endpoint
     for name, default in _LOCAL.items() if not in_process else ():
         if getattr(bench, name) != default:
             raise UserError(f"--{name} has no effect without a model in this process: leave it out")

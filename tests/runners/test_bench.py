@@ -1,7 +1,9 @@
 """`turnwise bench`: the same row twice, another seed another row, and what is no row of the suite says so."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from runners import bench
 from runners.benching.suites import Entry, Suite
 from runners.command_line.errors import UserError
 from runners.command_line.small_budget import SMALL, VARIABLE
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -35,6 +39,10 @@ def test_a_row_is_the_same_twice_and_another_seed_is_another_row(
     assert [e["tasks"] for e in other["reproducible"]["entries"]] != [
         e["tasks"] for e in first["reproducible"]["entries"]
     ], "not the seed's number alone"
+
+
+def test_where_nothing_is_named_the_random_agent_plays(run: Command) -> None:
+    assert run()["digest"] == run("--agent", "random")["digest"] != run("--agent", "expert")["digest"]
 
 
 def test_no_time_and_no_machine_is_in_the_digest(run: Command) -> None:
@@ -115,3 +123,18 @@ def test_the_list_shows_every_suite(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     said = capsys.readouterr().out
     assert all(f"{name}: " in said for name in ("wiki-1", "code-1", "third-party-1"))
     assert "  repair: 60 test tasks of code (kind repair, languages en), " in said
+
+
+@pytest.mark.runs
+def test_the_third_party_suite_gives_the_same_row_in_two_processes() -> None:
+    said = []
+    for hashed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", "from runners.cli import main; main()", "bench", "--suite", "third-party-1"],
+            capture_output=True, text=True, cwd=ROOT, timeout=600, env={**os.environ, "PYTHONHASHSEED": hashed},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said.append(
+            [line for line in done.stdout.splitlines() if line.startswith(("row: | third-party-1 |", "digest:"))]
+        )
+    assert len(said[0]) == 2 and said[0] == said[1]

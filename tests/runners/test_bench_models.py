@@ -1,5 +1,6 @@
 """Models in `turnwise bench`: the same weights give the same digest, others another; served ones are kept."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +23,8 @@ WEIGHTS = "model.safetensors"
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run's folder."""
     folder = tmp_path_factory.mktemp("runs") / "small"
-    run = training(folder)
-    run.train()
-    run.close()
+    with training(folder) as run:
+        run.run()
     return folder
 
 
@@ -49,8 +49,6 @@ def test_a_run_is_the_same_twice_whatever_is_played_at_once(
 
 @pytest.mark.runs
 def test_other_weights_are_another_row(bench: Command, trained: Path, tmp_path: Path) -> None:
-    import json
-
     source = json.loads((trained / "base.json").read_text())["source"]
     model = shutil.copytree(source, tmp_path / "model")
     first = bench("--model", str(model), *SHORT)
