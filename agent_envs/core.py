@@ -138,8 +138,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     """Base of all environments: turn counting, truncation, parsing and the text that answers an invalid action.
 
     A concrete environment sets `name`, `Config`, `grammar` and `metadata`, and writes `tasks`, `_begin`, `_act`
-    and `instructions`, and where it has them `_metrics`, `expert` and `oracle`. Its `_state` must hold everything that
-    an episode changes.
+    and `instructions`, and where it has them `_metrics`, `expert`, `valid_turns` and `oracle`. Its `_state` must hold
+    everything that an episode changes.
     """
 
     name: ClassVar[str]
@@ -201,6 +201,13 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def has_expert(self) -> bool:
         """Whether `expert` is written."""
         return type(self).expert is not TextEnv.expert
+
+    def valid_turns(self) -> Sequence[str]:
+        """Every turn that would be accepted in the current state, where they can be listed; else none.
+
+        Random agents draw from them. The environment itself does not change.
+        """
+        return ()
 
     def oracle(self) -> float | None:
         """The chance of success from the current state, for an agent of the skill that the settings name.

@@ -10,32 +10,18 @@ import numpy as np
 from agent_envs.actions import render
 from agent_envs.adapters.babyai.env import ACTIONS, BabyAIEnv
 from agent_envs.code.env import CodeEnv
-from agent_envs.code.expert import changed, shortest
-from agent_envs.code.hunks import hunks
-from agent_envs.code.view import lines_of
 from agent_envs.core import Task, TextEnv
 from agent_envs.math.env import MathEnv
 from agent_envs.puzzle.env import PuzzleEnv
 from agent_envs.research.env import ResearchEnv
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.relations import NUMBERS, RELATIONS
-from benchmarks.wiki_baselines import Agent, FirstLinkAgent, RandomAgent, play
+from benchmarks.wiki_baselines import FirstLinkAgent, play
+from runners.evaluation.random_agents import random_agent
+from runners.evaluation.scripted import Agent, Scripted
 from runners.statistics.intervals import Interval, bootstrap
 
 UNCHANGED = "submits at once"
-
-
-@dataclass(frozen=True)
-class Scripted:
-    """An agent that asks the environment, or chance, and reads nothing."""
-
-    turn: Callable[[], str]
-
-    def begin(self, task: Task) -> None:
-        pass
-
-    def act(self, observation: str) -> str:
-        return self.turn()
 
 
 def random_move(env: PuzzleEnv, rng: np.random.Generator) -> str:
@@ -47,25 +33,6 @@ def random_move(env: PuzzleEnv, rng: np.random.Generator) -> str:
 def random_walk(rng: np.random.Generator) -> str:
     """A turn to either side, or a step."""
     return render("ACT", ACTIONS[int(rng.integers(3))])
-
-
-def random_answer(rng: np.random.Generator) -> str:
-    """A number of two digits, at once."""
-    return f"The answer is \\boxed{{{rng.integers(10, 100)}}}."
-
-
-def random_change(env: CodeEnv, rng: np.random.Generator) -> str:
-    """A small change of the only file, as bugs are made; it is taken back until all checks pass that can be seen."""
-    now = env._situation()
-    if now.before:
-        if now.tested is None:
-            return render("TEST")
-        return render("SUBMIT" if all(now.tested) else "UNDO")
-    ((name, text),) = now.now.files.items()
-    if not now.now.has_seen(name, 1, len(lines_of(text))):
-        return render("VIEW")
-    steps = (shortest(text, hunks(text, other)[0]) for other in rng.permutation(changed(text)))
-    return next((step.turn() for step in steps if step is not None), render("SUBMIT"))
 
 
 @dataclass
@@ -101,21 +68,21 @@ def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
     """Agents without a model, by name."""
     agents: dict[str, Callable[[], Agent]] = {"scripted expert": lambda: Scripted(env.expert)} if env.has_expert else {}
     rng = np.random.default_rng(0)
+    chance: dict[str, Callable[[], Agent]] = {"random agent": lambda: random_agent(env, rng)}
     if isinstance(env, ResearchEnv):
-        agents["random agent"] = lambda: RandomAgent(rng)
+        agents |= chance
         agents["reads, computes nothing"] = lambda: OneTool(env, rng, reads=True)
         return agents | {"computes, reads nothing": lambda: OneTool(env, rng, reads=False)}
     if isinstance(env, WikiEnv):
-        return agents | {"random agent": lambda: RandomAgent(rng), "first-link agent": FirstLinkAgent}
+        return agents | chance | {"first-link agent": FirstLinkAgent}
     if isinstance(env, PuzzleEnv):
         return agents | {"random agent": lambda: Scripted(partial(random_move, env, rng))}
     if isinstance(env, MathEnv):
-        return agents | {"random agent": lambda: Scripted(partial(random_answer, rng))}
+        return agents | chance
     if isinstance(env, BabyAIEnv):
         return agents | {"random agent": lambda: Scripted(partial(random_walk, rng))}
     if isinstance(env, CodeEnv):
-        agents["random agent"] = lambda: Scripted(partial(random_change, env, rng))
-        return agents | {UNCHANGED: lambda: Scripted(partial(render, "SUBMIT"))}
+        return agents | chance | {UNCHANGED: lambda: Scripted(partial(render, "SUBMIT"))}
     return agents
 
 

@@ -15,6 +15,7 @@ from runners.command_line.interrupts import raise_again
 COMMANDS = {
     "train": ("runners.train", "train an agent with reinforcement learning"),
     "evaluate": ("runners.evaluate", "measure a model or a run on held-out tasks"),
+    "bench": ("runners.bench", "measure one agent on a named suite of fixed tasks, in one row"),
     "compare": ("runners.compare", "train several algorithms on the same tasks and budget, and report verdicts"),
     "credit": ("runners.credit", "measure which actions algorithms credit, against the environment's oracle"),
     "view": ("runners.view", "write one HTML file of a run: curves, episodes, trees, tokens"),

@@ -35,6 +35,7 @@ from runners.command_line.interrupts import importing
 from runners.command_line.parse import parse
 from runners.command_line.plain import dump_json
 from runners.command_line.small_budget import VARIABLE
+from runners.reporting.hardware import hardware
 from runners.settings.run_settings import Train, parts_of, settings_of
 
 PACKAGES = ("torch", "transformers", "peft", "gymnasium", "tokenizers")
@@ -126,16 +127,8 @@ def packages() -> Iterator[Finding]:
 
 
 def processor() -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("processor", Status.OK, f"{_model()}, {cores} cores, {torch.backends.cpu.get_cpu_capability()}")
-
-
-def _model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    here = hardware()
+    yield Finding("processor", Status.OK, f"{here.processor}, {here.cores} cores, {here.instructions}")
 
 
 def memory() -> Iterator[Finding]:

@@ -67,6 +67,7 @@ SKIPPED = {
     "turnwise evaluate --endpoint http://127.0.0.1:8000/v1 --model NAME --env wiki --served.tools": (
         "a server of the reader's"
     ),
+    "turnwise bench --suite wiki-1 --endpoint http://127.0.0.1:8000/v1 --model NAME": "a server of the reader's",
     "python benchmarks/search_budget.py --run runs/game24-critic --name game24 --budgets 2 4 6 --valid-tasks 167 "
     "--samples 16": "writes benchmarks/results/; tests/benchmarks run the programs that measure",
 }

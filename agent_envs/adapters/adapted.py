@@ -6,7 +6,7 @@ copied, a new one that took the same actions and came to show the same. What the
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium import spaces
 
-from agent_envs.actions import Action, Grammar, Verb
+from agent_envs.actions import Action, Grammar, Verb, render
 from agent_envs.adapters.spaces import action_of
 from agent_envs.core import SPLITS, BackendUnavailable, Outcome, Task, TaskSet, TextEnv, check_split, number_after
 
@@ -100,6 +100,11 @@ class AdaptedEnv(TextEnv):
     def close(self) -> None:
         if self._state is not None:
             self._state.env.close()
+
+    def valid_turns(self) -> Sequence[str]:
+        env = self._state.env
+        names = self.action_names(env) if isinstance(env.action_space, spaces.Discrete) else ()
+        return [render("ACT", name) for name in names]
 
     def _copy_state(self, state: Game) -> Game:
         try:

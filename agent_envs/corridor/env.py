@@ -82,6 +82,9 @@ class CorridorEnv(TextEnv):
         left = min(self._state.left, config.max_turns - self.turn)
         return float(chances(blank, config.pulls, config.skill)[left, self._state.door])
 
+    def valid_turns(self) -> Sequence[str]:
+        return [render("PULL", handle) for handle in self.config.handles]
+
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
         if flaw > 0 and rng is None:
             raise ValueError("an expert with a flaw needs an rng")

@@ -4,7 +4,7 @@ All a text environment needs is in this folder: settings, a grammar, tasks in di
 action, a reward, and an expert with a systematic flaw.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -61,6 +61,9 @@ class IdentityEnv(TextEnv):
 
     def _metrics(self, *, over: bool) -> Mapping[str, float]:
         return {"right": self._state.right / self.config.length} if over else {}
+
+    def valid_turns(self) -> Sequence[str]:
+        return [render("SAY", word) for word in self.config.words]
 
     def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
         if flaw > 0 and rng is None:

@@ -77,6 +77,11 @@ class PuzzleEnv(TextEnv):
         """The moves that can be made here, as the argument of an action."""
         return self.puzzle.moves(self._state.line[-1])
 
+    def valid_turns(self) -> Sequence[str]:
+        moves = [render(self.puzzle.verb.name, move) for move in self.legal_moves()]
+        can_undo = self.config.undo and len(self._state.line) > 1
+        return [*moves, *([render(_UNDO.name)] if can_undo else [])]
+
     def _begin(self, task: Task) -> PuzzleState:
         return PuzzleState((task.data.board,))
 

@@ -25,7 +25,7 @@ SMALL = {
     **{"steps": 150, "demonstrations": 300, "drill_texts": 300},  # fewer, and actions never end: that takes longer
     **{"seeds": 2, "tune_env_steps": 100, "credit_episodes": 8},
 }
-"""Largest value of a program's settings, by name."""
+"""Largest value of a program's settings, by name; None stands for no limit."""
 
 
 def bounded(settings: T) -> T:
@@ -37,7 +37,8 @@ def bounded(settings: T) -> T:
         return settings
     _say()
     known: Any = settings
-    bounds = {f.name: min(getattr(known, f.name), SMALL[f.name]) for f in fields(known) if f.name in SMALL}
+    now = {f.name: getattr(known, f.name) for f in fields(known) if f.name in SMALL}
+    bounds = {name: SMALL[name] if value is None else min(value, SMALL[name]) for name, value in now.items()}
     try:
         return replace(known, **bounds)
     except ValueError as error:

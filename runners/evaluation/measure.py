@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agent_envs.core import Task
 from agents.engine import SamplingSettings
 from agents.rollout.search.settings import SearchPlan
 from agents.tree.episode import Episode, Fault, Job
 from runners.command_line.errors import UserError
+from runners.reporting.progress import evaluating
 from runners.statistics.intervals import Interval, bootstrap, pass_at_k
 from runners.workers.controller import Controller
 
@@ -90,12 +90,8 @@ def evaluate_tasks(
     """Plays (or searches) every task ``samples`` times with the loaded policy; ``env`` names the environment of the
     tasks where the worker has several. Raises UserError when all broke."""
     jobs = [Job(task, sample, seed, env=env) for task in tasks for sample in range(samples)]
-    with Progress(
-        TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
-    ) as bar:  # fmt: skip
-        job = bar.add_task("", total=len(jobs))
-        played = controller.play(jobs, sampling, on_end=lambda: bar.advance(job), search=search)
+    with evaluating(console, len(jobs)) as advance:
+        played = controller.play(jobs, sampling, on_end=advance, search=search)
     if not played.episodes:
         raise UserError(f"no episode was played to its end; the last one failed with: {played.faults[-1]}")
     return PlayedTasks(tuple(played.outcomes), samples)

@@ -17,7 +17,7 @@ from agents.model.state_values import Critic
 from agents.text.settings import ChatSettings
 from algorithms.base import Algorithm
 from runners.cloning.settings import PretrainSettings
-from runners.loading.base_model import BaseSpec, actor_of, device_of, load_base, source_of
+from runners.loading.base_model import Base, BaseSpec, actor_of, device_of, load_base, source_of
 from runners.loading.engine import in_this_process
 from runners.run_folder.runs import locate, run_folder
 from runners.workers.controller import Controller
@@ -35,6 +35,8 @@ class Policies:
     """That of the trained policy."""
     algorithm: Algorithm[Any] | None = None
     """The algorithm that trained it."""
+    base: Base | None = None
+    """The model, where no run trained it."""
 
     @contextmanager
     def playing(self) -> Iterator[Controller]:
@@ -66,7 +68,7 @@ def load_policies(
         chat = chat or ChatSettings()
         source = source_of(model, list(registry.make_all(play.envs).values()), pretrain, chat, console)
         base = load_base(BaseSpec(source, device, dtype, chat), console)
-        return Policies(Worker(base.model, base.chat, play, base.source), {"model": None})
+        return Policies(Worker(base.model, base.chat, play, base.source), {"model": None}, base=base)
     run, chosen = locate(Path(model), console)
     base = run.base(console, device, dtype)
     critic = None

@@ -40,6 +40,8 @@ class Play:
     model: ServedModel
     kept: Kept
     on_end: Callable[[], object] = lambda: None
+    modes: Sequence[str] = MODES
+    """What is played: sampled episodes, the greedy one, or both."""
     spare: list[PlayableEnv] = field(default_factory=list)
     """Environments of episodes that are over, for the next ones."""
 
@@ -48,11 +50,11 @@ class Play:
         self._rate = FaultRate(self.parts["faults"])
 
     def play(self, tasks: Sequence[Task]) -> dict[str, PlayedTasks]:
-        """{"sampled": …, "greedy": …}. Raises UserError."""
+        """{"sampled": …, "greedy": …}, those of `modes`. Raises UserError."""
         per_task = {"sampled": self.evaluate.samples, "greedy": 1}
         jobs = [
             (mode, Job(task, sample, self.evaluate.seed))
-            for mode in MODES
+            for mode in self.modes
             for task in tasks
             for sample in range(per_task[mode])
         ]
@@ -65,11 +67,11 @@ class Play:
             outcomes = crew.map(lambda one: self._outcome(*one), todo, self._check_progress)
         found |= {self.key(*one): outcome for one, outcome in zip(todo, outcomes, strict=True)}
         if faults := [outcome for outcome in found.values() if isinstance(outcome, Fault)]:
-            for mode in MODES:
+            for mode in self.modes:
                 if all(isinstance(found[self.key(*one)], Fault) for one in jobs if one[0] == mode):
                     raise UserError(f"no {mode} episode was played to its end; the last one failed with: {faults[-1]}")
-        ended = {mode: [found[self.key(*one)] for one in jobs if one[0] == mode] for mode in MODES}
-        return {mode: PlayedTasks(tuple(filter(None, ended[mode])), per_task[mode]) for mode in MODES}
+        ended = {mode: [found[self.key(*one)] for one in jobs if one[0] == mode] for mode in self.modes}
+        return {mode: PlayedTasks(tuple(filter(None, ended[mode])), per_task[mode]) for mode in self.modes}
 
     def key(self, mode: str, job: Job) -> Key:
         return self.env, mode, job.task.id, job.sample

@@ -1,11 +1,9 @@
 """``turnwise evaluate --endpoint URL --model NAME``: measures a served model as an evaluation here measures a run."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agent_envs import registry
 from agent_envs.core import Task, TextEnv
@@ -20,6 +18,7 @@ from runners.evaluation import report
 from runners.evaluation import thought_kinds as kinds
 from runners.evaluation.measure import PlayedTasks
 from runners.evaluation.tasks import pick_tasks
+from runners.reporting.progress import evaluating
 from runners.run_folder.folder import write_whole
 from runners.served.kept import Kept
 from runners.served.play import Play
@@ -89,21 +88,14 @@ def measure(
         soft_wrap=True, highlight=False, markup=False,
     )  # fmt: skip
     result: dict[str, Any] = {}
-    bar = Progress(
-        TextColumn("evaluating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
-    )  # fmt: skip
     try:
         if there < total:
             model.check()
         for name, env in envs.items():
             with blamed(name, "to prepare"):
                 env.prepare()
-            with bar:
-                bar_task = bar.add_task("", total=total, completed=there)
-                play = Play(evaluate, parts, name, model, kept, partial(bar.advance, bar_task))
-                played = play.play(tasks[name])
-                bar.remove_task(bar_task)
+            with evaluating(console, total, there) as advance:
+                played = Play(evaluate, parts, name, model, kept, advance).play(tasks[name])
             there = sum(kept.holds(other, tasks[other], evaluate.samples) for other in envs)
             result[name] = shown(name, env, played, parts, console)
     except (UserError, EndpointError) as error:

@@ -8,6 +8,7 @@ from safetensors.torch import load as parse
 from transformers import PreTrainedModel
 
 from agent_envs import registry
+from agent_envs.core import TextEnv
 from agent_envs.isolation.hosts import EnvHosts
 from agents.engine.base import need
 from agents.engine.registry import Opening
@@ -51,6 +52,10 @@ class Worker:
             job_env(name, settings.envs): EnvHosts(partial(registry.env_class(name), config), settings.hosts)
             for name, config in settings.envs.items()
         }
+
+    def add_env(self, name: str, make: Callable[[], TextEnv]) -> None:
+        """Plays another environment, too: that of jobs that call it ``name`` (`Job.env`). ``make`` is pickled."""
+        self.hosts[name] = EnvHosts(make, self.settings.hosts)
 
     def load(self, version: int, adapter: bytes, sha256: str) -> None:
         """Raises ValueError when the bytes have another hash; the policy is then as before.

@@ -18,7 +18,7 @@ from agent_envs.identity.env import IdentityEnv
 from agent_envs.oracle import chance
 from agent_envs.wiki.config import Corpus, WikiConfig
 from agent_envs.wiki.env import WikiEnv
-from benchmarks.wiki_baselines import RandomAgent
+from runners.evaluation.random_wiki import RandomAgent
 
 # -- the contract ------------------------------------------------------------------------------------------------
 

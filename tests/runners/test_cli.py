@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = (
     "train",
     "evaluate",
+    "bench",
     "compare",
     "credit",
     "view",

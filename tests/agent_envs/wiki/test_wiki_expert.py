@@ -11,7 +11,8 @@ from agent_envs.core import Task
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.relations import MISTAKES, RELATIONS
-from benchmarks.wiki_baselines import BlindAgent, FirstLinkAgent, RandomAgent, play
+from benchmarks.wiki_baselines import BlindAgent, FirstLinkAgent, play
+from runners.evaluation.random_wiki import RandomAgent
 
 CONFUSABLE = {*MISTAKES, *(RELATIONS[relation] for relation in MISTAKES)}
 
