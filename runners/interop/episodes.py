@@ -43,6 +43,8 @@ class Episodes:
         """The system prompt of the episode."""
         self.task = ""
         self.over, self.begun = True, False
+        self._thoughts: int | None = None
+        """Thoughts of a message at most; None where turns are messages of their own."""
         self._clear()
 
     def _clear(self) -> None:
@@ -57,7 +59,7 @@ class Episodes:
         text, info = self.env.reset(seed=seed, options=options)
         self.task, self.tools = info["task"], info.get("tools", [])
         self.instructions = info["instructions"] if self._calls else self.env.system_prompt()
-        self._thoughts: int | None = info["thoughts"]["turns"] if "thoughts" in info else None
+        self._thoughts = info["thoughts"]["turns"] if "thoughts" in info else None
         self.over, self.begun = False, True
         self._clear()
         return text

@@ -21,6 +21,8 @@ from agent_envs.core import SettingsError, TextEnv, check_split
 from agent_envs.tools import tools_of
 from runners.interop.episodes import Episodes
 
+OVER = "The episode is over."
+"""What the last answer of an episode says: TRL has no other sign for it."""
 _TAKEN = ("reset", "get_reward")
 """Methods of which TRL makes no tool."""
 
@@ -104,7 +106,8 @@ def _method(tool: Mapping[str, Any]) -> Callable[..., str]:
     properties, required = tool["parameters"]["properties"], tool["parameters"]["required"]
 
     def method(self: Environment, /, **arguments: Any) -> str:
-        return self._episodes.call(tool["name"], arguments).text
+        turn = self._episodes.call(tool["name"], arguments)
+        return f"{turn.text}\n{OVER}".lstrip("\n") if turn.over else turn.text
 
     method.__name__ = method.__qualname__ = tool["name"]
     described = "".join(f"\n    {name}: {wanted['description']}" for name, wanted in properties.items())

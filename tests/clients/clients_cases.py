@@ -1,0 +1,60 @@
+"""What the tests of other people's trainers and clients share: small settings, and episodes played directly."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from agent_envs import registry
+
+NEEDED = "TURNWISE_NEEDS_CLIENTS"
+"""Names packages without which tests fail instead of being skipped."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "wiki": {"train_worlds": 4, "valid_worlds": 1, "test_worlds": 1, "invalid_penalty": 0.125},
+    "math": {"languages": ["en"], "verifier": "exact"},
+    "puzzle": {},
+}
+"""The wiki fines turns that it refuses, so that an episode has more than one reward."""
+WRONG = ("<think></think><action>NAVIGATE()</action>", "<think></think><action>SUBMIT(nothing of the kind)</action>")
+"""A turn that is refused, and a wrong answer."""
+
+
+def needs(package: str) -> None:
+    """Skips the tests of a file without ``package``, unless it is needed."""
+    if find_spec(package) is None and package not in os.environ.get(NEEDED, "").split():
+        pytest.skip(f"needs {package}", allow_module_level=True)
+
+
+@dataclass(frozen=True)
+class Played:
+    """An episode as the environment alone plays it."""
+
+    task: str
+    prompt: str
+    system: str
+    turns: Sequence[str]
+    texts: Sequence[str]
+    rewards: Sequence[float]
+    success: bool
+
+    @property
+    def total(self) -> float:
+        return sum(self.rewards)
+
+
+def played(env: str, number: int, *, split: str = "test", wrong: bool = False, seed: int = 0) -> Played:
+    """An episode of the expert, or one that goes on with `WRONG` after its first turn."""
+    made = registry.from_settings(env, **SETTINGS[env])
+    task = made.tasks(split)[number]
+    prompt, _ = made.reset(seed=seed, options={"task": task.id})
+    system, turns, texts, rewards, over = made.system_prompt(), [], [], [], False
+    while not over:
+        turns.append(WRONG[len(turns) - 1] if wrong and turns else made.expert())
+        text, reward, terminated, truncated, info = made.step(turns[-1])
+        texts.append(text)
+        rewards.append(reward)
+        over = terminated or truncated
+    return Played(task.id, prompt, system, turns, texts, rewards, info["success"])
