@@ -24,6 +24,7 @@ COMMANDS = (
     "export",
     "play",
     "serve-mcp",
+    "serve-openenv",
     "pretrain",
     "new-env",
     "list",
