@@ -1,9 +1,11 @@
 """What the tests of other people's trainers and clients share: small settings, and episodes played directly."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,3 +60,10 @@ def played(env: str, number: int, *, split: str = "test", wrong: bool = False, s
         rewards.append(reward)
         over = terminated or truncated
     return Played(task.id, prompt, system, turns, texts, rewards, info["success"])
+
+
+def example(heading: str, language: str = "python") -> str:
+    """The last code block of that language in a section of docs/trainers.md."""
+    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "trainers.md").read_text("utf-8")
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)[-1]

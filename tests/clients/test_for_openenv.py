@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients_cases import SETTINGS, Played, needs, played
+from clients_cases import SETTINGS, Played, example, needs, played
 
 needs("openenv")
 
@@ -124,6 +124,14 @@ def test_turns_that_cannot_be_played(wiki: str) -> None:
             there.step({"move": "x"})
         result = there.step({"text": "no action"})
         assert result.observation["invalid"] and not result.done and there.state()["step_count"] == 1
+
+
+def test_the_documented_example_runs(wiki: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = example("OpenEnv")
+    assert code.count("http://127.0.0.1:8000") == 1
+    exec(compile(code.replace("http://127.0.0.1:8000", wiki), "docs/trainers.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert said.startswith("Answer the question by reading the wiki.") and said.endswith(" 0.0 False\n")
 
 
 @pytest.mark.runs

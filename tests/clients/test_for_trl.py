@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients_cases import SETTINGS, needs, played
+from clients_cases import SETTINGS, example, needs, played
 
 needs("trl")
 
@@ -86,7 +86,9 @@ def test_calls_give_our_rewards() -> None:
 def test_rows_name_tasks_of_their_split() -> None:
     rows = dataset("wiki", "valid", count=10, **WIKI)
     made = registry.from_settings("wiki", **WIKI)
-    assert len(rows) == len(set(rows["task"])) == 10 and rows["task"] != dataset("wiki", "valid", count=10, seed=1)["task"]
+    assert (
+        len(rows) == len(set(rows["task"])) == 10 and rows["task"] != dataset("wiki", "valid", count=10, seed=1)["task"]
+    )
     assert all(made.tasks("valid").find(task) for task in rows["task"])
     system, user = rows[0]["prompt"]
     assert (system["role"], user) == ("system", {"role": "user", "content": ""})
@@ -161,6 +163,23 @@ def trained(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     yield trainer, before, steps
 
 
+@pytest.mark.runs
+def test_the_documented_example_makes_its_trainer(
+    trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, *_ = trained
+    trainer.save_model(str(tmp_path / "model"))
+    code = example("TRL").replace("trainer.train()", "")
+    for there, here in (("Qwen/Qwen3-0.6B", str(tmp_path / "model")), ("GRPOConfig(", "GRPOConfig(use_cpu=True, ")):
+        assert code.count(there) == 1
+        code = code.replace(there, here)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/trainers.md", "exec"), names)
+    assert {tool.__name__ for tool in names["trainer"].tools} >= {"SEARCH", "SUBMIT"}
+    assert len(names["trainer"].train_dataset) == 1000
+
+
 def turns_of(completion: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [one["function"] for message in completion for one in message.get("tool_calls") or ()]
 
@@ -189,9 +208,7 @@ def test_its_episodes_are_of_many_turns_and_paid_as_the_environment_pays(trained
             known = function["name"] in {tool["function"]["name"] for tool in tools}
             if over or not known or not isinstance(function["arguments"], dict):
                 continue  # TRL does not hand it over, or it comes too late
-            _, earned, terminated, truncated, info = made.step(
-                as_turn(tools, function["name"], function["arguments"])
-            )
+            _, earned, terminated, truncated, info = made.step(as_turn(tools, function["name"], function["arguments"]))
             over, total, turns = terminated or truncated, total + earned, turns + 1
         assert pay == total
         lengths.append(turns)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients_cases import SETTINGS, Played, needs, played
+from clients_cases import SETTINGS, Played, example, needs, played
 
 needs("verifiers")
 
@@ -44,7 +44,9 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(asked)
         said = sum(message["role"] == "assistant" for message in asked["messages"])
-        turns = self.server.says[next(m["content"] for m in asked["messages"] if m["role"] == "user")]
+        turns = self.server.says.get(next(m["content"] for m in asked["messages"] if m["role"] == "user"))
+        if turns is None:
+            return self.send_error(400, "an unknown task")
         message = {"role": "assistant", "content": turns[said]}
         answer = json.dumps({
             "id": "1", "object": "chat.completion", "created": 0, "model": asked["model"],
@@ -122,24 +124,30 @@ def test_a_message_of_thoughts_is_a_whole_episode(endpoint: Any) -> None:
 
 def test_an_endpoint_that_fails_is_an_error_and_no_reward(endpoint: Any) -> None:
     env = load_environment("wiki", "test", **SETTINGS["wiki"])
-    server = endpoint([played("wiki", 1)])  # knows nothing of task 0, and breaks
+    server = endpoint([played("wiki", 1)])  # knows nothing of task 0
     (episode,) = play(env, list(env.taskset.take(1)), server.address)
     assert not episode.ok
 
 
+def test_the_documented_example_runs(endpoint: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    own = [played("puzzle", number, seed=number) for number in range(2)]
+    code = example("verifiers").replace('"wiki"', '"puzzle"')
+    assert code.count("http://127.0.0.1:8000/v1") == 1
+    code = code.replace("http://127.0.0.1:8000/v1", endpoint(own).address)
+    exec(compile(code, "docs/trainers.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [f"{one.task} {one.total}" for one in own]
+
+
 @pytest.mark.runs
 def test_its_own_program_finds_the_taskset(endpoint: Any, tmp_path: Path) -> None:
-    server = endpoint([played("wiki", number, seed=number) for number in range(2)])
-    config = {
-        "model": "expert", "push": False, "rich": None, "output_dir": str(tmp_path), "run": {"dir": "played"},
-        "client": {"base_url": server.address, "api_key_var": "NO_KEY_IS_NEEDED"}, "select": {"limit": 2},
-        "env": {"taskset": {"id": "turnwise-verifiers", "env": "wiki", "split": "test", "settings": SETTINGS["wiki"]}},
-    }  # fmt: skip
-    file = tmp_path / "eval.json"
-    file.write_text(json.dumps(config))
+    server = endpoint([played("puzzle", number, seed=number) for number in range(2)])
+    words = (
+        "turnwise-verifiers --env.taskset.env puzzle --env.taskset.split test -m expert -n 2 --no-push --no-rich "
+        f"--client.base-url {server.address} --client.api-key-var NO_KEY_IS_NEEDED --run.dir played"
+    )
     done = subprocess.run(
-        [str(Path(sys.executable).parent / "vf-eval"), "@", str(file)], cwd=tmp_path, capture_output=True, text=True,
-        timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [str(Path(sys.executable).parent / "vf-eval"), *words.split(), "-o", str(tmp_path)], cwd=tmp_path,
+        capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     lines = (tmp_path / "played" / "traces.jsonl").read_text().splitlines()
