@@ -13,7 +13,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 from pydantic import Field
 
-from agent_envs.core import SPLITS, SettingsError, TextEnv, check_split
+from agent_envs.core import SPLITS, TextEnv, check_split
 from runners.interop.episodes import Episodes
 
 MOST_LISTED = 1000
@@ -121,8 +121,7 @@ def app(make: Callable[[], TextEnv], split: str, sessions: int) -> FastAPI:
     env = make()
     try:
         env.prepare()
-        if not len(env.tasks(split)):
-            raise SettingsError(f"{env.name}: the {split} split is empty: raise its size")
+        env.reset(options={"split": split})  # what cannot be played is not served
     finally:
         env.close()
     return create_fastapi_app(

@@ -1,19 +1,13 @@
 """What the tests of other people's trainers and clients share: small settings, and episodes played directly."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agent_envs import registry
 
-NEEDED = "TURNWISE_NEEDS_CLIENTS"
-"""Names packages without which tests fail instead of being skipped."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "wiki": {"train_worlds": 4, "valid_worlds": 1, "test_worlds": 1, "invalid_penalty": 0.125},
     "math": {"languages": ["en"], "verifier": "exact"},
@@ -22,12 +16,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 """The wiki fines turns that it refuses, so that an episode has more than one reward."""
 WRONG = ("<think></think><action>NAVIGATE()</action>", "<think></think><action>SUBMIT(nothing of the kind)</action>")
 """A turn that is refused, and a wrong answer."""
-
-
-def needs(package: str) -> None:
-    """Skips the tests of a file without ``package``, unless it is needed."""
-    if find_spec(package) is None and package not in os.environ.get(NEEDED, "").split():
-        pytest.skip(f"needs {package}", allow_module_level=True)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients_cases import SETTINGS, example, needs, played
 
-needs("trl")
+pytest.importorskip("trl")
 
 import torch
+from clients_cases import SETTINGS, example, played
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import get_json_schema

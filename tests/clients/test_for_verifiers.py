@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients_cases import SETTINGS, Played, example, needs, played
 
-needs("verifiers")
+pytest.importorskip("verifiers")
 
 import verifiers.v1 as vf
+from clients_cases import SETTINGS, Played, example, played
 
 from agent_envs.core import SettingsError
 from runners.interop.for_verifiers import load_environment
