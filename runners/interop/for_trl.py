@@ -61,7 +61,8 @@ def environment_factory(env: str, **settings: Any) -> type[Environment]:
 def dataset(env: str, split: str = "train", *, count: int = 1000, seed: int = 0, **settings: Any) -> Any:
     """A `datasets.Dataset` with a row for each of ``count`` tasks of the split at most, drawn with ``seed``.
 
-    A row holds the system prompt, the task's id, and the seed of its episodes. Raises SettingsError.
+    A row holds the system prompt, the name of the environment (TRL reads it where there are several), the task's id and
+    the seed of its episodes. Raises SettingsError.
     """
     from datasets import Dataset
 
@@ -77,7 +78,7 @@ def dataset(env: str, split: str = "train", *, count: int = 1000, seed: int = 0,
             episodes.begin(task.id, split=split)
             prompts[task.language] = episodes.instructions
         messages = [{"role": "system", "content": prompts[task.language]}, {"role": "user", "content": ""}]
-        rows.append({"prompt": messages, "task": task.id, "seed": seed + number})
+        rows.append({"prompt": messages, "environment": env, "task": task.id, "seed": seed + number})
     return Dataset.from_list(rows)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ pytest.importorskip("trl")
 
 import torch
 from clients_cases import SETTINGS, example, played
+from datasets import concatenate_datasets
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import get_json_schema
@@ -178,6 +180,30 @@ def test_the_documented_example_makes_its_trainer(
     exec(compile(code, "docs/trainers.md", "exec"), names)
     assert {tool.__name__ for tool in names["trainer"].tools} >= {"SEARCH", "SUBMIT"}
     assert len(names["trainer"].train_dataset) == 1000
+
+
+@pytest.mark.runs
+def test_several_environments_in_one_trainer(trained: Any, tmp_path: Path) -> None:
+    trainer, *_ = trained
+    sets = {"wiki": WIKI, "math": SETTINGS["math"]}
+    seen: set[tuple[str, str]] = set()
+
+    def recorded(completions: Any, environments: Any, **row: Any) -> list[float | None]:
+        seen.update((one._episodes.env.name, name) for one, name in zip(environments, row["environment"], strict=True))
+        return reward(completions, environments)
+
+    mixed = GRPOTrainer(
+        model=deepcopy(trainer.model), processing_class=trainer.processing_class, reward_funcs=recorded,
+        train_dataset=concatenate_datasets([dataset(env, count=8, **given) for env, given in sets.items()]),
+        environment_factory={env: environment_factory(env, **given) for env, given in sets.items()},
+        args=GRPOConfig(
+            output_dir=str(tmp_path), use_cpu=True, bf16=False, max_steps=3, per_device_train_batch_size=8,
+            num_generations=2, max_completion_length=128, gradient_checkpointing=False, save_strategy="no",
+            report_to="none", disable_tqdm=True,
+        ),
+    )  # fmt: skip
+    mixed.train()
+    assert seen == {(env, env) for env in sets}
 
 
 def turns_of(completion: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
