@@ -189,6 +189,22 @@ def ends_thought(text: str) -> bool:
     return BLANK in (text.lstrip() or text)
 
 
+def thoughts_of(text: str, turns: int) -> list[str]:
+    """The thoughts of a message: each ends with the first blank line after its beginning, and the last of ``turns``
+    thoughts goes on to the end of the message. At least one, which may be empty."""
+    result: list[str] = []
+    start, at = 0, text.find(BLANK)
+    while at >= 0 and len(result) < turns - 1:
+        if text[start:at].strip():
+            result.append(text[start : at + len(BLANK)])
+            start = at + len(BLANK)
+            at = text.find(BLANK, start)
+        else:  # blank lines before a thought belong to it
+            at = text.find(BLANK, at + 1)
+    rest = text[start:]
+    return [*result, rest] if rest.strip() or not result else result
+
+
 def split_thought(text: str) -> tuple[str, str]:
     """(thought, rest). A thought counts only at the beginning and up to its first end tag; else all is rest."""
     body = text.lstrip()

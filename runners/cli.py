@@ -22,6 +22,7 @@ COMMANDS = {
     "export": ("runners.export", "write what a run learned for other programs: adapter or whole model, model card"),
     "play": ("runners.play", "play an environment yourself, with the text that an agent gets"),
     "serve-mcp": ("runners.serve_mcp", "serve an environment to any agent that speaks the Model Context Protocol"),
+    "serve-openenv": ("runners.serve_openenv", "serve an environment to OpenEnv's clients"),
     "pretrain": ("runners.pretrain", "make the tiny model for an environment"),
     "new-env": (
         "runners.new_env",
@@ -35,7 +36,7 @@ COMMANDS = {
 def usage() -> str:
     """The text of ``turnwise --help``."""
     lines = ["usage: turnwise COMMAND [--FLAG VALUE …]", "", "Train LLM agents over many turns.", ""]
-    lines += [f"  {name:<10}{about}" for name, (_, about) in COMMANDS.items()]
+    lines += [f"  {name:<14}{about}" for name, (_, about) in COMMANDS.items()]
     return "\n".join([*lines, "", "turnwise COMMAND --help shows the flags of a command."])
 
 

@@ -46,15 +46,15 @@ def main() -> None:
     try:
         import anyio
 
-        from runners.mcp_server.server import serve
+        from runners.interop.for_mcp import serve
     except ImportError as error:
         raise UserError(f"serve-mcp needs the official SDK ({error}): pip install 'turnwise[mcp]'") from None
-    from runners.mcp_server.episodes import Episodes
+    from runners.interop.mcp_calls import Calls
 
     env = registry.make(program.env, parts[program.env])
     try:
         with blamed(program.env, "in play"):
             env.prepare()
-            anyio.run(serve, Episodes(env, program.split, program.seed))
+            anyio.run(serve, Calls(env, program.split, program.seed))
     finally:
         env.close()

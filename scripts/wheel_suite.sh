@@ -6,7 +6,7 @@ python=$(command -v "${PYTHON:-python3}")
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 mkdir "$place/source" "$place/work"
-cp -r "$root"/{agent_envs,agents,algorithms,runners,tests/outside,pyproject.toml,README.md,LICENSE} "$place/source"
+cp -r "$root"/{agent_envs,agents,algorithms,runners,turnwise_verifiers.py,tests/outside,pyproject.toml,README.md,LICENSE} "$place/source"
 "$python" -m venv "$place/env"
 pip() { "$place/env/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
 pip install torch==2.13.0

@@ -46,6 +46,14 @@ SKIPPED = {
         "the reader's own model"
     ),
     "turnwise serve-mcp --env wiki": "serves until its client ends; tests/runners/test_serve_mcp.py runs it",
+    "pip install 'turnwise[trl]'": INSTALLS,
+    "pip install 'turnwise[verifiers]'": INSTALLS,
+    "pip install 'turnwise[openenv]'": INSTALLS,
+    "vf-eval turnwise-verifiers --env.taskset.env wiki --env.taskset.split test -m MODEL "
+    "--client.base-url http://127.0.0.1:8000/v1 -n 100 --no-push": "another program, and a server of the reader's",
+    "turnwise serve-openenv --env wiki --split train --port 8000": (
+        "serves until it is interrupted; tests/clients/test_for_openenv.py runs it"
+    ),
     'turnwise doctor --model path/to/an/instruct-model --gpu "RTX 4090"': "the reader's own model",
     "turnwise evaluate --env code --code.source HumanEval.jsonl --model runs/repair": "a file that is not shipped",
     "turnwise evaluate --env wiki --wiki.backend live --wiki.contact me@example.org --wiki.source questions.jsonl "

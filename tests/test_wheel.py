@@ -12,7 +12,16 @@ import pytest
 
 pytestmark = pytest.mark.runs
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("agent_envs", "agents", "algorithms", "runners", "pyproject.toml", "README.md", "LICENSE")
+PARTS = (
+    "agent_envs",
+    "agents",
+    "algorithms",
+    "runners",
+    "turnwise_verifiers.py",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 SMALL = ["--updates", "2", "--episodes", "16", "--minibatches", "2", "--test-tasks", "0", "--eval-every", "0"]
 SMALL += ["--react.max-action-tokens", "16", "--react.max-tokens", "256", "--pretrain.demonstrations", "100"]
 SMALL += ["--pretrain.steps", "20", "--pretrain.shape.width", "64", "--pretrain.shape.mlp", "128"]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from agent_envs.actions import thoughts_of
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import HostLost, Stage, blamed
 from agent_envs.tools import as_turn, no_action, two_actions
@@ -21,7 +22,6 @@ from agents.tree import Kind, Node
 from agents.tree.episode import Job, Served
 
 T = TypeVar("T")
-BLANK = "\n\n"
 
 
 @dataclass(frozen=True)
@@ -161,22 +161,6 @@ class ChatPlayer(EnvHalf):
             except HostLost:
                 self.env.close()
                 rejoined(self, self.make_env)
-
-
-def thoughts_of(text: str, turns: int) -> list[str]:
-    """The thoughts of a message: each ends with the first blank line after its beginning, and the last of ``turns``
-    thoughts goes on to the end of the message. At least one, which may be empty."""
-    result: list[str] = []
-    start, at = 0, text.find(BLANK)
-    while at >= 0 and len(result) < turns - 1:
-        if text[start:at].strip():
-            result.append(text[start : at + len(BLANK)])
-            start = at + len(BLANK)
-            at = text.find(BLANK, start)
-        else:  # blank lines before a thought belong to it
-            at = text.find(BLANK, at + 1)
-    rest = text[start:]
-    return [*result, rest] if rest.strip() or not result else result
 
 
 def _arguments(text: str) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import pytest
 from judge_server import Answer, Asked, Script, Server, judge_server
 from served_cases import KEY, call, completion, heard, say, say_by_tool, word
 
-from agent_envs.actions import ends_thought
+from agent_envs.actions import ends_thought, thoughts_of
 from agent_envs.core import Task
 from agent_envs.identity.config import IdentityConfig
 from agent_envs.identity.env import IdentityEnv
@@ -21,7 +21,7 @@ from agent_envs.math.env import MathEnv
 from agents.endpoint.client import EndpointError
 from agents.endpoint.served import Question, ServedModel
 from agents.endpoint.settings import ObservationRole, ServedSettings
-from agents.rollout.chat_player import ChatPlayer, Speaker, thoughts_of
+from agents.rollout.chat_player import ChatPlayer, Speaker
 from agents.rollout.settings import ReActSettings
 from agents.tree.episode import Job, Served
 

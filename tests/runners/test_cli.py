@@ -25,6 +25,7 @@ COMMANDS = (
     "export",
     "play",
     "serve-mcp",
+    "serve-openenv",
     "pretrain",
     "new-env",
     "list",

@@ -20,7 +20,7 @@ from agent_envs.identity.env import IdentityEnv
 from agent_envs.tools import as_call
 from agent_envs.wiki.config import WikiConfig
 from runners.command_line.errors import UserError
-from runners.mcp_server.episodes import BEGIN, Episodes
+from runners.interop.mcp_calls import BEGIN, Calls
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = WikiConfig(train_worlds=2, valid_worlds=1, test_worlds=1)
@@ -87,36 +87,36 @@ def test_the_standard_output_is_the_protocols_alone() -> None:
 
 
 def test_what_cannot_be_done_is_refused_and_changes_nothing() -> None:
-    episodes = Episodes(IdentityEnv(), "test", seed=0)
-    call = episodes.call
+    calls = Calls(IdentityEnv(), "test", seed=0)
+    call = calls.call
     assert call("SAY", {"word": "red"}).text == "no episode was begun: call begin_episode"
     for arguments in ({"task": 3}, {"other": "x"}, {"task": "nowhere"}):
         assert call(BEGIN, arguments).refused
     assert not call(BEGIN, {}).refused
-    turn = episodes.env.turn
-    assert call("SING", {}).refused and episodes.env.turn == turn
+    turn = calls.env.turn
+    assert call("SING", {}).refused and calls.env.turn == turn
     invalid = call("SAY", {"a": "x", "b": "y"})
-    assert not invalid.refused and invalid.episode["invalid"] and episodes.env.turn == turn + 1
-    same = [Episodes(IdentityEnv(), "test", seed=5).call(BEGIN, {}) for _ in range(2)]
+    assert not invalid.refused and invalid.episode["invalid"] and calls.env.turn == turn + 1
+    same = [Calls(IdentityEnv(), "test", seed=5).call(BEGIN, {}) for _ in range(2)]
     assert same[0] == same[1]
 
 
 def test_environments_that_cannot_be_served() -> None:
     with pytest.raises(UserError, match="math has no actions that could be tools"):
-        Episodes(registry.make("math"), "test", None)
+        Calls(registry.make("math"), "test", None)
 
     class Taken(IdentityEnv):
         grammar = Grammar(Verb(BEGIN, "word"))
 
     with pytest.raises(UserError, match="an action called begin_episode"):
-        Episodes(Taken(), "test", None)
+        Calls(Taken(), "test", None)
 
 
 def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     from runners import serve_mcp
 
     monkeypatch.setattr(sys, "argv", ["turnwise serve-mcp", "--env", "identity"])
-    monkeypatch.setitem(sys.modules, "runners.mcp_server.server", None)
+    monkeypatch.setitem(sys.modules, "runners.interop.for_mcp", None)
     with pytest.raises(UserError, match=r"pip install 'turnwise\[mcp\]'"):
         serve_mcp.main()
-    assert Episodes(IdentityEnv(), "test", 0).tools
+    assert Calls(IdentityEnv(), "test", 0).tools

@@ -1,4 +1,4 @@
-"""`Episodes` over the Model Context Protocol, by the official SDK (extra `mcp`), on standard input and output."""
+"""`Calls` over the Model Context Protocol, by the official SDK (extra `mcp`), on standard input and output."""
 
 from importlib import metadata
 
@@ -8,14 +8,14 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from runners.mcp_server.episodes import BEGIN, Episodes
+from runners.interop.mcp_calls import BEGIN, Calls
 
 
-def server_of(episodes: Episodes) -> Server:
+def server_of(calls: Calls) -> Server:
     """A server for one client: episodes are played one after the other."""
     tools = [
         types.Tool(name=one["name"], description=one["description"], input_schema=one["parameters"])
-        for one in (tool["function"] for tool in episodes.tools)
+        for one in (tool["function"] for tool in calls.tools)
     ]
     turns = anyio.Lock()
 
@@ -26,7 +26,7 @@ def server_of(episodes: Episodes) -> Server:
 
     async def call_tool(context: ServerRequestContext, call: types.CallToolRequestParams) -> types.CallToolResult:
         async with turns:  # a step may take seconds: meanwhile other messages are answered
-            reply = await anyio.to_thread.run_sync(episodes.call, call.name, call.arguments or {})
+            reply = await anyio.to_thread.run_sync(calls.call, call.name, call.arguments or {})
         return types.CallToolResult(
             content=[types.TextContent(text=reply.text)],
             structured_content=dict(reply.episode) or None,
@@ -34,16 +34,16 @@ def server_of(episodes: Episodes) -> Server:
         )
 
     return Server(
-        f"turnwise {episodes.env.name}",
+        f"turnwise {calls.env.name}",
         version=metadata.version("turnwise"),
-        instructions=f"{episodes.instructions}\nCall {BEGIN} first.",
+        instructions=f"{calls.instructions}\nCall {BEGIN} first.",
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
 
 
-async def serve(episodes: Episodes) -> None:
+async def serve(calls: Calls) -> None:
     """Answers until the client closes the standard input."""
-    server = server_of(episodes)
+    server = server_of(calls)
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())

@@ -1,1 +1,0 @@
-"""An environment as a server of the Model Context Protocol."""
