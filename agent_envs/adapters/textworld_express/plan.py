@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from agent_envs.adapters.textworld_express.config import Name
 from agent_envs.adapters.textworld_express.game import TextGame
-from agent_envs.adapters.textworld_express.survey import OPPOSITE, House, survey
+from agent_envs.adapters.textworld_express.survey import OPPOSITE, House, Room, survey
 
 _NEEDLESS = ("close ", "look around", "task")
 _PUT = re.compile(r"put (.+) in (.+)")
@@ -53,6 +53,7 @@ class Walker:
         self.house, self.room = house, house.start
         self.actions: list[str] = []
         self._open: set[frozenset[str]] = set()
+        self._opened: set[tuple[str, str]] = set()
 
     def go(self, wanted: Sequence[str]) -> None:
         """Goes to the nearest of some rooms."""
@@ -65,29 +66,35 @@ class Walker:
             self.actions.append(f"move {way}")
             self.room = there
 
+    def put(self, thing: str, place: str) -> None:
+        """Puts a thing in a place of the room, which is opened where it has to be."""
+        if f"open {place}" in self.house.rooms[self.room].valid and (self.room, place) not in self._opened:
+            self.actions.append(f"open {place}")
+            self._opened.add((self.room, place))
+        self.actions.append(f"put {thing} in {place}")
+
 
 def tidied(house: House, homes: Mapping[str, str], capacity: int) -> tuple[str, ...]:
     """The actions that put each thing in the place that is its home."""
     walker = Walker(house)
-    lying, held, opened = sorted(homes), list[str](), set[tuple[str, str]]()
+    lying, held = sorted(homes), list[str]()
     while lying or held:
-        free = len(held) < capacity
-        there = {name for name, room in house.rooms.items() if any(_holds(room.look, homes[one]) for one in held)}
-        there |= {name for name, room in house.rooms.items() if free and any(_lies(room.valid, one) for one in lying)}
-        walker.go(sorted(there))
+        wanted = lying if len(held) < capacity else []
+        walker.go([name for name, room in house.rooms.items() if _useful(room, homes, held, wanted)])
         room = house.rooms[walker.room]
         for one in [one for one in held if _holds(room.look, homes[one])]:
-            place = (walker.room, homes[one])
-            if f"open {homes[one]}" in room.valid and place not in opened:
-                walker.actions.append(f"open {homes[one]}")
-                opened.add(place)
-            walker.actions.append(f"put {one} in {homes[one]}")
+            walker.put(one, homes[one])
             held.remove(one)
         for one in [one for one in lying if _lies(room.valid, one)][: capacity - len(held)]:
             walker.actions.append(f"take {one}")
             lying.remove(one)
             held.append(one)
     return tuple(walker.actions)
+
+
+def _useful(room: Room, homes: Mapping[str, str], held: Sequence[str], lying: Sequence[str]) -> bool:
+    """Whether something that is held belongs into a room, or something that is wanted lies there."""
+    return any(_holds(room.look, homes[one]) for one in held) or any(_lies(room.valid, one) for one in lying)
 
 
 def _lies(valid: Sequence[str], thing: str) -> bool:
