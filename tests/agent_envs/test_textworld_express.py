@@ -175,8 +175,7 @@ def test_a_flawed_demonstrator_walks_past() -> None:
             env.step(env.expert())
         passed += env.expert(flaw=1.0, rng=rng).startswith(render("ACT", "move ")[:-10])
     assert passed == 20
-    with pytest.raises(ValueError, match="needs an rng"):
-        env.expert(flaw=0.5)
+    pytest.raises(ValueError, env.expert, flaw=0.5)
 
 
 @pytest.mark.parametrize(
@@ -192,3 +191,10 @@ def test_wrong_parameters_are_one_line(params: str, said: str) -> None:
     with pytest.raises(SettingsError) as error:
         env_of(params=params).reset(seed=0)
     assert " ".join(said.split()) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_parameters_that_do_not_go_together_are_one_line() -> None:
+    said = r"^textworld_express: mapreader: 'numLocations=5' cannot be played: .*No locations could be found[^\n]*$"
+    with pytest.raises(SettingsError, match=said):
+        for seed in range(60):
+            game.TextGame(Name.MAPREADER, "numLocations=5").reset(seed=seed)

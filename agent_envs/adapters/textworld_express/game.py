@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 
 from agent_envs.adapters.textworld_express.config import BLOCK, Name
-from agent_envs.adapters.textworld_express.server import Seat, server, talking
+from agent_envs.adapters.textworld_express.server import Failed, Seat, server, talking
 from agent_envs.core import SettingsError
 
 FOLDS = ("train", "dev", "test")
@@ -117,10 +117,13 @@ class TextGame(gymnasium.Env[str, str]):
 
     def _begun(self, seed: int, *, gold: bool = False) -> Played:
         seat = self._taken()
-        with seat.lock, talking():
-            seat.owner = self
-            reply = reply_of(seat.interface.generateNewGameJSON(seed, FOLDS[seed // BLOCK], gold))
-            task = " ".join(str(seat.interface.getTaskDescription()).split())
+        try:
+            with seat.lock, talking():
+                seat.owner = self
+                reply = reply_of(seat.interface.generateNewGameJSON(seed, FOLDS[seed // BLOCK], gold))
+                task = " ".join(str(seat.interface.getTaskDescription()).split())
+        except Failed as error:  # parameters that do not go together, or not with this seed
+            raise SettingsError(f"textworld_express: {self.game}: {self.params!r} cannot be played: {error}") from error
         if reply.text.startswith("ERROR"):
             raise SettingsError(f"textworld_express: {self.game}: {self.params!r} cannot be played: {reply.text:.200}")
         return Played(seed, task, reply)

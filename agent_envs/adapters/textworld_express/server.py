@@ -26,6 +26,10 @@ _SECONDS = 5.0
 _STARTING = threading.Lock()
 
 
+class Failed(BackendUnavailable):
+    """The server's own code raised something."""
+
+
 @dataclass
 class Seat:
     """One of the server's players: it plays one game at a time."""
@@ -112,7 +116,8 @@ def _jar() -> Path:
 
 @contextmanager
 def talking() -> Iterator[None]:
-    """Around calls of the server. Raises BackendUnavailable where it is gone; the next game then starts another one."""
+    """Around calls of the server. Raises Failed where its code raises, and BackendUnavailable where it is gone: the
+    next game then starts another one."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     try:
@@ -121,8 +126,8 @@ def talking() -> Iterator[None]:
         _server.cache_clear()
         raise BackendUnavailable("textworld_express: the Java server has ended") from error
     except Py4JError as error:
-        reason = " ".join(str(error).split())
-        raise BackendUnavailable(f"textworld_express: the Java server failed: {reason:.300}") from error
+        reason = next((line for line in str(error).splitlines() if line.startswith(": ")), str(error))
+        raise Failed(f"textworld_express: the Java server failed{' '.join(reason.split()):.300}") from error
 
 
 def _forked() -> None:
