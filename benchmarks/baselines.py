@@ -9,6 +9,8 @@ import numpy as np
 
 from agent_envs.actions import render
 from agent_envs.adapters.babyai.env import ACTIONS, BabyAIEnv
+from agent_envs.adapters.textworld_express.env import TextWorldExpressEnv, played
+from agent_envs.adapters.textworld_express.view import useful
 from agent_envs.code.env import CodeEnv
 from agent_envs.core import Task, TextEnv
 from agent_envs.math.env import MathEnv
@@ -28,6 +30,12 @@ def random_move(env: PuzzleEnv, rng: np.random.Generator) -> str:
     """Any legal move of a puzzle; where there is none, the last one is taken back."""
     moves = [render(env.puzzle.verb.name, move) for move in env.legal_moves()]
     return moves[int(rng.integers(len(moves)))] if moves else render("UNDO")
+
+
+def random_choice(env: TextWorldExpressEnv, rng: np.random.Generator) -> str:
+    """Any of the actions that matter."""
+    actions = useful(played(env._state).reply)
+    return render("ACT", actions[int(rng.integers(len(actions)))])
 
 
 def random_walk(rng: np.random.Generator) -> str:
@@ -81,6 +89,8 @@ def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
         return agents | chance
     if isinstance(env, BabyAIEnv):
         return agents | {"random agent": lambda: Scripted(partial(random_walk, rng))}
+    if isinstance(env, TextWorldExpressEnv):
+        return agents | {"random agent": lambda: Scripted(partial(random_choice, env, rng))}
     if isinstance(env, CodeEnv):
         return agents | chance | {UNCHANGED: lambda: Scripted(partial(render, "SUBMIT"))}
     return agents

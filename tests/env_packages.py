@@ -1,4 +1,24 @@
 """Environments that need an optional package."""
 
-NEEDS = {"babyai": "minigrid", "reasoning_gym": "reasoning_gym"}
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+NEEDS = {"babyai": "minigrid", "reasoning_gym": "reasoning_gym", "textworld_express": "textworld_express"}
 """Name of the environment → the package."""
+
+
+def skip_without(name: str) -> None:
+    """Skips the test where an environment's package is missing, or the Java that it needs."""
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    if name == "textworld_express" and shutil.which(java()) is None:
+        pytest.skip("textworld_express needs Java, and there is none")
+
+
+def java() -> str:
+    """The Java that is started."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"

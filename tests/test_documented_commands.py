@@ -45,6 +45,7 @@ SKIPPED = {
     "turnwise train --env gym --gym.id Blackjack-v1 --gym.actions stick hit --model path/to/an/instruct-model": (
         "the reader's own model"
     ),
+    "turnwise play --env textworld_express --textworld-express.game mapreader": "needs Java",
     "turnwise serve-mcp --env wiki": "serves until its client ends; tests/runners/test_serve_mcp.py runs it",
     "pip install 'turnwise[trl]'": INSTALLS,
     "pip install 'turnwise[verifiers]'": INSTALLS,

@@ -19,7 +19,7 @@ from agent_envs.adapters.spaces import action_of
 from agent_envs.core import SPLITS, BackendUnavailable, Outcome, Task, TaskSet, TextEnv, check_split, number_after
 
 BLOCK = 10_000_000
-"""Seeds of a split: train has those from 0, validation and test those from the next blocks."""
+"""Seeds of a split, if nothing else is said: train has those from 0, validation and test those from the next blocks."""
 
 
 @dataclass
@@ -41,6 +41,7 @@ class AdaptedEnv(TextEnv):
     """An environment of others. A concrete one writes `made`, `shown`, `action_names` and `instructions`."""
 
     grammar: ClassVar[Grammar] = Grammar(Verb("ACT", "action"))
+    block: ClassVar[int] = BLOCK
 
     # ---- what an adapter writes -----------------------------------------------------------------------------------
     @abstractmethod
@@ -68,7 +69,7 @@ class AdaptedEnv(TextEnv):
         check_split(self.name, split)
         prefix = f"{self.named}-{split}-"
         size = self.config.train_tasks if split == "train" else self.config.held_out_tasks
-        first = BLOCK * SPLITS.index(split)
+        first = self.block * SPLITS.index(split)
 
         def build(number: int) -> Task:
             seed = first + number

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from env_packages import NEEDS
+from env_packages import skip_without
 
 import agent_envs
 from agent_envs.actions import Action
@@ -24,8 +24,7 @@ from agent_envs.wiki.python import WikiPythonConfig
 
 @pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
 def test_registered_environments_keep_the_contract(name: str, small: WikiConfig) -> None:
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
+    skip_without(name)
     quick = {
         "wiki": small,
         "wiki_python": WikiPythonConfig(**asdict(small)),

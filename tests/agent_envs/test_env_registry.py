@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from env_packages import NEEDS
+from env_packages import skip_without
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 import agent_envs
@@ -54,7 +54,7 @@ def test_gymnasium_make_takes_settings() -> None:
     env.close()
 
 
-SLOW = ("babyai", "reasoning_gym", "research", "wiki_python")
+SLOW = ("babyai", "reasoning_gym", "research", "textworld_express", "wiki_python")
 """Environments that take seconds to start in each process."""
 
 
@@ -62,8 +62,7 @@ SLOW = ("babyai", "reasoning_gym", "research", "wiki_python")
     "name", [pytest.param(name, marks=[pytest.mark.runs] * (name in SLOW)) for name in sorted(agent_envs.ENVS)]
 )
 def test_vector_environments(name: str, small: WikiConfig) -> None:
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
+    skip_without(name)
     settings = {"train_worlds": 2, "valid_worlds": 1, "test_worlds": 1} if name == "wiki" else {}
     together = gymnasium.make_vec(gym_id(name), num_envs=3, vectorization_mode="sync", **settings)
     apart = gymnasium.make_vec(

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 
 import pytest
-from env_packages import NEEDS
+from env_packages import skip_without
 
 import agent_envs
 from agent_envs.actions import Action, ActionError, Args, Grammar, Verb
@@ -110,8 +110,7 @@ def test_turns_without_and_with_two_actions_say_so() -> None:
 
 @pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
 def test_every_environment_gives_its_actions_as_tools(name: str, small: WikiConfig) -> None:
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
+    skip_without(name)
     research = ResearchConfig(train_worlds=6, valid_worlds=3, test_worlds=4, questions=12)
     config = {"wiki": small, "wiki_python": WikiPythonConfig(**asdict(small)), "research": research}.get(name)
     env = agent_envs.make(name, config)

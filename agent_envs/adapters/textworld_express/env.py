@@ -1,0 +1,100 @@
+"""TextWorld-Express in text (extra `textworld-express`): eight games in houses and with riddles, played by Java.
+
+An action is one of those that the game lists; anything else is refused before the game sees it. Success is the game's
+own verdict, and so is failure, which ends the episode. The expert follows a plan for the seed and finds back to it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+
+from agent_envs.actions import Action, ActionError, render
+from agent_envs.adapters.adapted import AdaptedEnv, Game, take
+from agent_envs.adapters.textworld_express.config import BLOCK, GameOutcome, TextWorldExpressConfig
+from agent_envs.adapters.textworld_express.expert import next_action
+from agent_envs.adapters.textworld_express.game import Played, TextGame
+from agent_envs.adapters.textworld_express.mistakes import mistaken
+from agent_envs.adapters.textworld_express.plan import plan_of
+from agent_envs.adapters.textworld_express.view import DIRECTIONS, shown, useful
+from agent_envs.core import Outcome
+
+
+class TextWorldExpressEnv(AdaptedEnv):
+    """Play a game of TextWorld-Express: `ACT(open door to north)`. The reward is 1 when it is won."""
+
+    name: ClassVar[str] = "textworld_express"
+    Config: ClassVar[type[Any]] = TextWorldExpressConfig
+    block: ClassVar[int] = BLOCK
+    config: TextWorldExpressConfig
+
+    @property
+    def named(self) -> str:
+        return str(self.config.game)
+
+    def made(self) -> gymnasium.Env[Any, Any]:
+        return TextGame(self.config.game, self.config.params)
+
+    def shown(self, game: Game) -> str:
+        return shown(played(game), self.config.view)
+
+    def action_names(self, env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
+        assert isinstance(env, TextGame)
+        return env.played.reply.valid
+
+    def succeeded(self, game: Game, info: dict[str, Any]) -> bool:
+        return played(game).reply.success
+
+    def paid(self, reward: float, success: bool) -> float:
+        return float(success) if self.config.outcome == GameOutcome.SUCCESS else reward
+
+    def _copy_state(self, state: Game) -> Game:
+        return self.replayed(state)
+
+    def _act(self, action: Action) -> Outcome:
+        game: Game = self._state
+        known = {one.casefold(): one for one in self.action_names(game.env)}
+        wanted = known.get(" ".join(action.args.casefold().split()))
+        if wanted is None:
+            raise ActionError(f"that cannot be done now; what can is {', '.join(useful(played(game).reply))}")
+        reward, over, info = take(game, wanted)
+        success = over and self.succeeded(game, info)
+        return Outcome(self.shown(game), self.paid(reward, success), terminated=over, success=success)
+
+    def _metrics(self, *, over: bool) -> Mapping[str, float]:
+        return {"score": played(self._state).reply.score} if over else {}
+
+    def instructions(self, language: str) -> str:
+        return "You play a text game. An action is one of those that are possible now, word for word."
+
+    def lexicon(self) -> Sequence[str]:
+        return ("move", "open door to", "take", "put", "coin", "room", *DIRECTIONS)
+
+    def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
+        """The next action of the plan, or back to it; flawed, another one where it should take a thing."""
+        if flaw > 0 and rng is None:
+            raise ValueError("an expert with a flaw needs an rng")
+        now = played(self._state)
+        action = next_action(self._plan(now.seed), now.steps, now.reply.valid)
+        if rng is not None and rng.random() < flaw:
+            action = mistaken(action, now, rng)
+        return render("ACT", action)
+
+    def _plan(self, seed: int) -> tuple[str, ...]:
+        if seed not in self._plans:
+            game = TextGame(self.config.game, self.config.params)
+            self._plans[seed] = plan_of(game, seed)
+            game.close()
+        return self._plans[seed]
+
+    @cached_property
+    def _plans(self) -> dict[int, tuple[str, ...]]:
+        return {}
+
+
+def played(game: Game) -> Played:
+    """Where the game of an episode stands."""
+    assert isinstance(game.env, TextGame)
+    return game.env.played
