@@ -11,11 +11,12 @@ NEEDS = {"babyai": "minigrid", "reasoning_gym": "reasoning_gym", "textworld_expr
 
 
 def skip_without(name: str) -> None:
-    """Skips the test where an environment's package is missing, or the Java that it needs."""
+    """Skips the test where an environment's package is missing, or the Java that it needs; with CI set Java must be."""
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     if name == "textworld_express" and shutil.which(java()) is None:
-        pytest.skip("textworld_express needs Java, and there is none")
+        missing = "textworld_express needs Java, and there is none"
+        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
 
 
 def java() -> str:

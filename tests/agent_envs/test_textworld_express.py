@@ -200,3 +200,18 @@ def test_parameters_that_do_not_go_together_are_one_line() -> None:
     with pytest.raises(SettingsError, match=said):
         for seed in range(60):
             game.TextGame(Name.MAPREADER, "numLocations=5").reset(seed=seed)
+
+
+def test_valid_turns_are_those_that_the_game_takes() -> None:
+    env = TextWorldExpressEnv(TextWorldExpressConfig(game=Name.COIN, params=SMALL[Name.COIN]))
+    env.reset(seed=0)
+    turns = env.valid_turns()
+    assert turns and len(set(turns)) == len(turns)
+    for turn in turns:
+        env.reset(seed=0)
+        *_, info = env.step(turn)
+        assert not info["invalid"]
+    env.reset(seed=0)
+    *_, info = env.step(render("ACT", "fly away"))
+    assert info["invalid"], "the control"
+    env.close()

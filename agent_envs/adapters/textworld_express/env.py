@@ -44,6 +44,9 @@ class TextWorldExpressEnv(AdaptedEnv):
         assert isinstance(env, TextGame)
         return env.played.reply.valid
 
+    def valid_turns(self) -> Sequence[str]:
+        return [render("ACT", name) for name in self.action_names(self._state.env)]
+
     def succeeded(self, game: Game, info: dict[str, Any]) -> bool:
         return played(game).reply.success
 
