@@ -64,13 +64,10 @@ def credited_turns(
 
     The truth is the oracle's, or ``played``.
     """
-    passed = [
-        Passed.of(e, credited[e.job.id].values, credited[e.job.id].advantages)
-        for e in episodes
-        if e.turns and e.job.id in credited
-    ]
+    there = [e for e in episodes if e.turns and e.job.id in credited]
+    passed = [Passed.of(e, credited[e.job.id].values, credited[e.job.id].advantages) for e in there]
     if played is not None:
-        known = [played[e.job.id] for e in episodes if e.turns and e.job.id in credited]
+        known = (played[e.job.id] for e in there)
         passed = [replace(p, oracle=k.values, progress=k.progress) for p, k in zip(passed, known, strict=True)]
     return turns_of(one for one in passed if None not in one.oracle and None not in (one.values or ())[:-1])
 

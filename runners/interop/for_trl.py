@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, ClassVar
 
 from agent_envs import registry
 from agent_envs.core import SettingsError, TextEnv, check_split
@@ -30,12 +30,10 @@ _TAKEN = ("reset", "get_reward")
 class Environment:
     """A rollout's environment. Its public methods but `reset` are the tools; `environment_factory` adds them."""
 
-    @staticmethod
-    def _make() -> TextEnv:
-        raise NotImplementedError
+    _make: ClassVar[Callable[[], TextEnv]]
 
     def __init__(self) -> None:
-        self._episodes = _episodes(self._make())
+        self._episodes = _episodes(type(self)._make())
 
     def reset(self, task: str, seed: int | None = None, **row: Any) -> str:
         """Begins the episode of a row of `dataset`; returns its prompt. Raises SettingsError for an unknown task."""

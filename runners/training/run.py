@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,9 +215,12 @@ class Training:
                 if not self.update:
                     self.save()
                 self.evaluate()
-                profiling = Profiling(self.folder, self.train.updates - self.update, self.console)
+                next_update: Callable[[], object] = self.next_update
+                if self.train.profile:
+                    left = self.train.updates - self.update
+                    next_update = partial(Profiling(self.folder, left, self.console).run, self.next_update)
                 while not self.budget.over(self.update):
-                    profiling.run(self.next_update) if self.train.profile else self.next_update()
+                    next_update()
                     self.evaluate()
                 with self.interrupts.shielded():
                     return self.summarise()
