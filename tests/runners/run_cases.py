@@ -80,7 +80,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def gradient(learner: Learner, trees: Sequence[Tree]) -> list[torch.Tensor]:
-    """What one update would step along."""
+    """What one update would step along; the learner is left as it was, measured gap to the engine included."""
     found: list[torch.Tensor] = []
 
     def keep(loss: torch.Tensor) -> tuple[float, bool]:
@@ -89,9 +89,10 @@ def gradient(learner: Learner, trees: Sequence[Tree]) -> list[torch.Tensor]:
         learner.optimizer.zero_grad()
         return 0.0, True
 
-    step, learner.step = learner.step, keep  # type: ignore[method-assign]
+    step, gap = learner.step, learner.gap
+    learner.step = keep  # type: ignore[method-assign]
     learner.learn(1, trees)
-    learner.step = step  # type: ignore[method-assign]
+    learner.step, learner.gap = step, gap  # type: ignore[method-assign]
     assert found and any(float(g.abs().sum()) > 0 for g in found)
     return found
 
