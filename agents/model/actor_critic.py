@@ -22,6 +22,7 @@ from agents.model import supported
 from agents.model.adapter_io import Adapted
 from agents.model.attention.backends import choose, plan_of
 from agents.model.attention.interface import NAME, RowPlan, marker_mask
+from agents.model.lean_layers import make_lean
 from agents.model.lora import AUTO, with_lora
 from agents.model.settings import Attention, CriticSettings, LoraSettings
 from agents.model.value_head import calibrate, value_head, wide
@@ -87,6 +88,7 @@ class ActorCritic(Adapted):
             raise ModelError(f"temperature {temperature} and chunk {chunk} must be positive")
         supported.check_config(model)
         supported.dispatch(model)
+        make_lean(model)
         self.attention, self.how = choose(attention, model)
         self.lora, self.critic = lora, critic
         self.temperature, self.chunk = temperature, chunk

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 
+from agents.model.lora_linear import in_one_pass
 from agents.model.settings import LoraSettings
 from agents.text.errors import ModelError
 
@@ -33,6 +34,7 @@ def with_lora(model: PreTrainedModel, lora: LoraSettings) -> PeftModel:
     except ValueError as error:
         raise ModelError(f"--lora.targets {lora.targets}: {str(error).splitlines()[0]}") from error
     multiply_in_base_type(adapted)
+    in_one_pass(adapted)
     return adapted
 
 

@@ -133,6 +133,14 @@ def forward_parts(model: Callable[[Batch], Forward], batch: Batch, budget: Token
     return done[0][1] if len(done) == 1 else assemble(batch, done)
 
 
+def with_graph(model: Callable[[Batch], Forward], batch: Batch, budget: TokenBudget) -> list[Forward]:
+    """``model(batch)`` with its graph, for `backward` to descend from later; nothing where it takes several passes."""
+    kept: list[Forward] = []
+    if len(batch) <= budget.tokens and not fits(lambda: kept.append(model(batch))):
+        budget.halve(len(batch), int(batch.pos_T.max()) + 1)
+    return kept
+
+
 @torch.no_grad()
 def critic_hidden(hidden: Callable[[Batch], Tensor], batch: Batch, budget: TokenBudget | int) -> tuple[Tensor, Tensor]:
     """(hidden_ND, state_N): ``hidden`` at the end of each critic prompt, in the order of the states. No gradient."""
@@ -166,27 +174,27 @@ def backward(
     batch: Batch,
     loss_fn: Callable[[Forward], LossT],
     budget: TokenBudget | int,
-    old: Forward | None = None,
+    kept: list[Forward] | None = None,
 ) -> LossT:
     """Adds the gradient of ``loss_fn(model(batch)).total`` to the parameters and returns the loss.
 
-    ``loss_fn`` may depend on the parameters through its argument only. ``old`` is ``model(batch)`` computed with the
-    present parameters, where there is one: a batch that must be cut then needs no forward without gradient. Where
-    memory runs out, ``budget`` is halved and what failed is repeated, if the model is a module.
+    ``loss_fn`` may depend on the parameters through its argument only. ``kept`` is what `with_graph` gave for the
+    present parameters, where that was asked for; it is used up. Where memory runs out, ``budget`` is halved and what
+    failed is repeated, if the model is a module.
     """
-    budget, parameters = TokenBudget.of(budget), trained(model)
+    budget, parameters, kept = TokenBudget.of(budget), trained(model), kept or []
     if len(batch) <= budget.tokens:
         whole: list[LossT] = []
 
         def at_once() -> None:
-            loss = loss_fn(model(batch))
+            loss = loss_fn(kept.pop() if kept else model(batch))
             loss.total.backward()
             whole.append(loss)
 
         if fits(at_once, parameters):
             return whole[0]
         budget.halve(len(batch), int(batch.pos_T.max()) + 1)
-    leaf, loss = at_leaves(forward_parts(model, batch, budget) if old is None else old, loss_fn)
+    leaf, loss = at_leaves(forward_parts(model, batch, budget), loss_fn)
     each_part(batch, budget, lambda part: descend(part, model(part.batch), leaf), parameters)
     return loss
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch, Forward, Kind, Node
-from agents.tree.chunked_backward import backward, cut, forward_parts
+from agents.tree.chunked_backward import backward, cut, forward_parts, with_graph
 from agents.tree.episode import EpisodeId
 from agents.tree.merge import Tree
 from agents.tree.packing import pack
@@ -80,6 +80,8 @@ class _Piece:
     weight_T: Tensor | None = None
     """What each token's gradient is multiplied by, where the engine's numbers are corrected for."""
     mismatch: dict[str, float] = field(default_factory=dict)
+    kept: list[Forward] = field(default_factory=list)
+    """The forward before the update with its graph, where its own step can start from that."""
     unmeasured: bool = False
     """Whether its next forward tells how far the engine's numbers, which it started from, were off."""
 
@@ -144,7 +146,9 @@ class Learner:
         if update == 1:
             self.calibrate([piece.batch for piece in pieces])
         together = self.algorithm.needs.moments and len(pieces) > 1
-        engine = self.starts_from_engine()
+        engine, value_only = self.starts_from_engine(), update <= train.value_updates
+        if together and not engine and not value_only and self.backward is backward:  # nothing changes before its step
+            pieces[0].kept = with_graph(self.model, pieces[0].batch, self.budget)
         for i, piece in enumerate(pieces):
             # The divergence from the start is shown in any case; now and then, on one minibatch, is enough for that.
             if self.algorithm.needs.reference or (i == 0 and update % KL_EVERY == 1):
@@ -153,7 +157,8 @@ class Learner:
                 self.adopt(piece)
                 piece.unmeasured = i == 0  # the forward of its own step comes before any change
             elif together or i > 0:  # else, again, the forward of the first one's own step is the old one
-                self.prepare(piece, self.forward(self.model, piece.batch, self.budget))
+                old = piece.kept[0].detach() if piece.kept else self.forward(self.model, piece.batch, self.budget)
+                self.prepare(piece, old)
         if together:
             over = reduce(add, (self.algorithm.moments(piece.batch, piece.credit) for piece in pieces))
             for piece in pieces:
@@ -164,11 +169,11 @@ class Learner:
             group["lr"] = group["peak"] * share
         stats: list[dict[str, float]] = []
         taken: set[EpisodeId] = set()
-        value_only = update <= train.value_updates
         with self.frozen(self.model.policy_parameters() if value_only else []):
             for _ in range(train.epochs):
                 for piece in pieces:
-                    loss = self.backward(self.model, piece.batch, self.loss_of(piece, value_only), self.budget)
+                    down = partial(self.backward, kept=piece.kept) if piece.kept else self.backward
+                    loss = down(self.model, piece.batch, self.loss_of(piece, value_only), self.budget)
                     norm, stepped = self.step(loss.total)
                     stats.append(loss.stats | {"grad_norm": norm})
                     if stepped:

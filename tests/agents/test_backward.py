@@ -10,8 +10,9 @@ from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, gradients, l
 from agents.model.actor_critic import ActorCritic
 from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
-from agents.tree.chunked_backward import backward, cut, forward_parts
+from agents.tree.chunked_backward import backward, cut, forward_parts, with_graph
 from agents.tree.packing import pack
+from agents.tree.token_budget import TokenBudget
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,11 @@ def budget_for(batch: Batch, pieces: int) -> int:
     return next(b for b in range(len(batch), longest - 1, -1) if len(cut(batch, b)) >= pieces)
 
 
-def grads_of(model: ActorCritic, batch: Batch, budget: int, old: Forward | None = None) -> tuple[Tensor, list[Tensor]]:
+def grads_of(
+    model: ActorCritic, batch: Batch, budget: int, kept: list[Forward] | None = None
+) -> tuple[Tensor, list[Tensor]]:
     model.zero_grad()
-    loss = backward(model, batch, coupled(batch), budget, old)
+    loss = backward(model, batch, coupled(batch), budget, kept)
     return loss.total.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
@@ -126,20 +129,16 @@ def test_forward_in_parts_equals_the_whole() -> None:
         assert (getattr(whole, column.name) - getattr(parts, column.name)).abs().max() <= 1e-5
 
 
-def test_a_known_forward_saves_the_first_passes() -> None:
-    batch = batch_of("group")
-    model = actor_critic("llama")
-    budget = budget_for(batch, 2)
-    old = forward_parts(model, batch, budget)
-    passes = []
-    results = []
-    for known in (None, old):
-        before = model.counters.passes
-        results.append(grads_of(model, batch, budget, known))
-        passes.append(model.counters.passes - before)
-    assert passes == [2 * len(cut(batch, budget)), len(cut(batch, budget))]
-    for a, b in zip(results[0][1], results[1][1], strict=True):
-        assert torch.equal(a, b)
+def test_a_forward_whose_graph_was_kept_is_descended_from() -> None:
+    batch, model = batch_of("group"), actor_critic("llama")
+    budget = TokenBudget(len(batch))
+    loss, truth = grads_of(model, batch, budget.tokens)
+    kept = with_graph(model, batch, budget)
+    before = model.counters.passes
+    mine, grads = grads_of(model, batch, budget.tokens, kept)
+    assert model.counters.passes == before and not kept
+    assert torch.equal(mine, loss) and all(torch.equal(a, b) for a, b in zip(grads, truth, strict=True))
+    assert with_graph(model, batch, TokenBudget(budget_for(batch, 2))) == [], "it takes several passes"
 
 
 def test_a_batch_without_critic_prompts_can_be_cut() -> None:

@@ -10,7 +10,16 @@ from torch import nn
 from agents.model.attention import onednn_linear as linear
 from agents.model.attention.onednn_linear import WideLinear, rounded, widen
 
-pytestmark = pytest.mark.skipif(not linear.usable(), reason="this machine has no wider instructions")
+pytestmark = pytest.mark.skipif(not linear.able(), reason="this machine has no wider instructions")
+
+
+@pytest.fixture(autouse=True)
+def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on processors that do not gain by it."""
+    monkeypatch.setattr(linear, "usable", linear.able)
+
+
+REAL = linear.usable
 SHAPES = [(1, 40, 24), (77, 96, 160), (64, 128, 128), (129, 128, 384), (1000, 256, 40)]
 
 
@@ -104,6 +113,12 @@ def test_an_engine_on_wide_layers_equals_a_plain_forward(family: str, monkeypatc
     todo = sessions(12)
     play(engine, todo, delay=2)
     assert largest_error(reference, todo) <= 1e-5
+
+
+def test_not_on_processors_that_mkl_was_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for maker, gains in (("vendor_id\t: GenuineIntel", False), ("vendor_id\t: AuthenticAMD", True), ("", True)):
+        monkeypatch.setattr(linear, "_maker", lambda maker=maker: maker)
+        assert REAL.__wrapped__() is gains
 
 
 def test_rows_are_rounded_to_few_numbers() -> None:

@@ -77,13 +77,13 @@ def anywhere(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: Attent
     every_T = torch.arange(query_THD.shape[0], device=query_THD.device)
     for call in plan.calls:
         spans = (*call.open_keys, *call.keys)
-        q, k, v = _take(query_THD, call.queries), _take(key_TGD, spans), _take(value_TGD, spans)
+        q, k, v = _rows(query_THD, call.queries), _rows(key_TGD, spans), _rows(value_TGD, spans)
         k, v = (x.repeat_interleave(repeats, 1) if repeats > 1 else x for x in (k, v))
         q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
         mask_QK = pad(call.mask_QK, (k.shape[2] - call.mask_QK.shape[1], 0))  # 0: seen
         out = scaled_dot_product_attention(q, k, v, attn_mask=mask_QK, scale=scale)
         parts.append(out[0].transpose(0, 1))
-        places.append(_take(every_T, call.queries))
+        places.append(_rows(every_T, call.queries))
     return torch.cat(parts).index_select(0, torch.cat(places).argsort())
 
 
@@ -93,17 +93,20 @@ class _OnCPU(torch.autograd.Function):
         ctx: Any, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, plan: AttentionPlan, scale: float | None
     ) -> Tensor:
         G = key_TGD.shape[1]
+        R = query_THD.shape[1] // G
+        q_G1TD, k_G1TD, v_G1TD = (_folded(x, G) for x in (query_THD, key_TGD, value_TGD))
         out_THD = query_THD.new_empty(query_THD.shape)
+        out_TGRD = out_THD.unflatten(1, (G, R))
         norms = []
-        for call, mask in zip(plan.calls, plan.masks(query_THD.shape[1] // G), strict=True):
-            q = _folded(_take(query_THD, call.queries), G)
+        for call, mask in zip(plan.calls, plan.masks(R), strict=True):
+            q = _take(q_G1TD, call.queries, R)
             out, norm = _joined(
                 [
-                    _FORWARD(q, *(_folded(_take(x, keys), G) for x in (key_TGD, value_TGD)), attn_mask=of, scale=scale)
+                    _FORWARD(q, _take(k_G1TD, keys), _take(v_G1TD, keys), attn_mask=of, scale=scale)
                     for keys, of in call.parts(mask)
                 ]
             )
-            _put(out_THD, call.queries, _unfolded(out, out_THD))
+            _put(out_TGRD, call.queries, _unfolded(out, R))
             norms.append(norm)
         ctx.save_for_backward(query_THD, key_TGD, value_TGD, out_THD, *norms)
         ctx.plan, ctx.scale = plan, scale
@@ -114,17 +117,21 @@ class _OnCPU(torch.autograd.Function):
     def backward(ctx: Any, grad_THD: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         query_THD, key_TGD, value_TGD, out_THD, *norms = ctx.saved_tensors
         G = key_TGD.shape[1]
+        R = query_THD.shape[1] // G
+        folded = [_folded(x, G) for x in (grad_THD, query_THD, out_THD)]
+        k_G1TD, v_G1TD = _folded(key_TGD, G), _folded(value_TGD, G)
         query_grad = query_THD.new_empty(query_THD.shape)
         key_grad, value_grad = (x.new_zeros(x.shape) for x in (key_TGD, value_TGD))
-        masks = ctx.plan.masks(query_THD.shape[1] // G)
-        for call, mask, norm in zip(ctx.plan.calls, masks, norms, strict=True):
-            grad, q, out = (_folded(_take(x, call.queries), G) for x in (grad_THD, query_THD, out_THD))
+        # [T, G, R, D], R = 1 for keys: places to write to.
+        query_TGRD, key_TG1D, value_TG1D = (x.unflatten(1, (G, -1)) for x in (query_grad, key_grad, value_grad))
+        for call, mask, norm in zip(ctx.plan.calls, ctx.plan.masks(R), norms, strict=True):
+            grad, q, out = (_take(x, call.queries, R) for x in folded)
             for i, (keys, of) in enumerate(call.parts(mask)):
-                k, v = (_folded(_take(x, keys), G) for x in (key_TGD, value_TGD))
+                k, v = _take(k_G1TD, keys), _take(v_G1TD, keys)
                 grads = _BACKWARD(grad, q, k, v, out, norm, 0.0, False, attn_mask=of, scale=ctx.scale)
-                _put(query_grad, call.queries, _unfolded(grads[0], query_grad), add=i > 0)
-                _put(key_grad, keys, _unfolded(grads[1], key_grad), add=True)
-                _put(value_grad, keys, _unfolded(grads[2], value_grad), add=True)
+                _put(query_TGRD, call.queries, _unfolded(grads[0], R), add=i > 0)
+                _put(key_TG1D, keys, _unfolded(grads[1], 1), add=True)
+                _put(value_TG1D, keys, _unfolded(grads[2], 1), add=True)
         return query_grad, key_grad, value_grad, None, None
 
 
@@ -140,24 +147,30 @@ def _joined(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     return first + rest, norm
 
 
-def _take(x: Tensor, spans: Spans) -> Tensor:
+def _rows(x: Tensor, spans: Spans) -> Tensor:
     return x[spans[0]] if len(spans) == 1 else torch.cat([x[span] for span in spans])
 
 
-def _folded(x_NHD: Tensor, G: int) -> Tensor:
-    """[G, 1, N * R, D]: heads that share a key head count as further queries. Keys themselves have R = 1."""
-    return x_NHD.unflatten(1, (G, -1)).transpose(0, 1).flatten(1, 2).unsqueeze(1)
+def _take(x: Tensor, spans: Spans, repeats: int = 1) -> Tensor:
+    """The rows of these places, along the third dimension, where each place has ``repeats`` rows."""
+    parts = [x[:, :, span.start * repeats : span.stop * repeats] for span in spans]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
-def _unfolded(x: Tensor, like_THD: Tensor) -> Tensor:
-    """The inverse: [N, G, R, D] for the H = G * R of ``like_THD``."""
-    return x.squeeze(1).unflatten(1, (-1, like_THD.shape[1] // x.shape[0])).transpose(0, 1)
+def _folded(x_THD: Tensor, G: int) -> Tensor:
+    """[G, 1, T * R, D]: heads that share a key head count as further queries. Keys themselves have R = 1."""
+    return x_THD.unflatten(1, (G, -1)).transpose(0, 1).flatten(1, 2).unsqueeze(1)
 
 
-def _put(x_THD: Tensor, spans: Spans, part_NGRD: Tensor, add: bool = False) -> None:
+def _unfolded(x_G1ND: Tensor, R: int) -> Tensor:
+    """The inverse: [N, G, R, D]."""
+    return x_G1ND.squeeze(1).unflatten(1, (-1, R)).transpose(0, 1)
+
+
+def _put(x_TGRD: Tensor, spans: Spans, part_NGRD: Tensor, add: bool = False) -> None:
     start = 0
     for span in spans:
-        place = x_THD[span].unflatten(1, part_NGRD.shape[1:3])
+        place = x_TGRD[span]
         part = part_NGRD[start : start + place.shape[0]]
         place.add_(part) if add else place.copy_(part)
         start += place.shape[0]

@@ -2,27 +2,44 @@
 
 Invariant: the same weights, the same numbers and gradients up to rounding; only who multiplies changes. PyTorch
 multiplies float32 matrices with MKL, which on processors of other makers than its own leaves half their width unused;
-oneDNN, which PyTorch ships as well, uses all of it. oneDNN compiles a kernel for every number of rows (about a
-millisecond each), so rows are padded to one of a few numbers.
+oneDNN, which PyTorch ships as well, uses all of it. On Intel's own, MKL is the faster of the two. oneDNN compiles a
+kernel for every number of rows (about a millisecond each), so rows are padded to one of a few numbers.
 
 Legend: N rows, I and O features in and out.
 """
 
+import platform
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear
 
 WORTH = 64 * 128 * 128
 """Multiplications below which starting oneDNN costs more than it saves."""
 
 
-def usable() -> bool:
-    """Whether this machine gains by it: the instructions are there, and so is the function."""
+def able() -> bool:
+    """Whether this machine has the instructions, and PyTorch the function."""
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     return wide and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@cache
+def usable() -> bool:
+    """Whether this machine gains by it: it is able to, and MKL was not made for its processor."""
+    return able() and "GenuineIntel" not in _maker()
+
+
+def _maker() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith("vendor_id")), "")
 
 
 def rounded(rows: int) -> int:
@@ -31,7 +48,29 @@ def rounded(rows: int) -> int:
     return -(-rows // step) * step
 
 
-def _times(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+def pays(x: Tensor, weight_OI: Tensor) -> bool:
+    """Whether oneDNN multiplies these faster than MKL does, on a machine where it is usable at all."""
+    rows = x.numel() // x.shape[-1]
+    large = rows * weight_OI.numel() >= WORTH
+    return large and x.dtype == weight_OI.dtype == torch.float32 and x.device.type == "cpu"
+
+
+def times(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """[N, O]: x W^T + bias, by oneDNN and without gradient. The weight may be in oneDNN's own order."""
+    return _times(_padded(x_NI), weight_OI, bias_O)[: x_NI.shape[0]]
+
+
+def _padded(x_NI: Tensor) -> Tensor:
+    rows = x_NI.shape[0]
+    if rounded(rows) == rows:
+        return x_NI
+    wider = x_NI.new_empty(rounded(rows), x_NI.shape[1])
+    wider[:rows].copy_(x_NI)
+    wider[rows:].zero_()
+    return wider
+
+
+def _times(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
 
 
@@ -39,7 +78,7 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
         ctx.save_for_backward(x_NI if weight_OI.requires_grad else None, weight_OI)
-        return _times(x_NI, weight_OI, bias_O)
+        return times(x_NI, weight_OI, bias_O)
 
     @staticmethod
     @once_differentiable
@@ -47,8 +86,8 @@ class _Differentiable(torch.autograd.Function):
         x_NI, weight_OI = ctx.saved_tensors
         for_x, for_weight, for_bias = ctx.needs_input_grad
         return (
-            _times(grad_NO, weight_OI.t()) if for_x else None,
-            _times(grad_NO.t(), x_NI.t()) if for_weight else None,
+            times(grad_NO, weight_OI.t()) if for_x else None,
+            _times(_padded(grad_NO).t(), _padded(x_NI).t(), None) if for_weight else None,
             grad_NO.sum(0) if for_bias else None,
         )
 
@@ -62,19 +101,14 @@ class WideLinear(nn.Linear):
     """Version of the weights, and the copy that was made of it."""
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.numel() // self.in_features
-        small = rows * self.in_features * self.out_features < WORTH
-        if small or x.dtype != torch.float32 or self.weight.dtype != torch.float32 or x.device.type != "cpu":
+        if not pays(x, self.weight):
             return linear(x, self.weight, self.bias)
-        x_NI = x.reshape(rows, self.in_features)
-        padding = rounded(rows) - rows
-        if padding:
-            x_NI = pad(x_NI, (0, 0, 0, padding))
+        x_NI = x.reshape(-1, self.in_features)
         if torch.is_grad_enabled() and (x.requires_grad or self.weight.requires_grad):
             out_NO = _Differentiable.apply(x_NI, self.weight, self.bias)
         else:
-            out_NO = _times(x_NI, self._ordered(), self.bias)
-        return out_NO[:rows].view(*x.shape[:-1], self.out_features)
+            out_NO = times(x_NI, self._ordered(), self.bias)
+        return out_NO.view(*x.shape[:-1], self.out_features)
 
     def _ordered(self) -> Tensor:
         weight = self.weight

@@ -1,0 +1,110 @@
+"""Norms and gated MLPs of transformers in fewer operations, which is what small models spend their time on.
+
+Invariant: the numbers and gradients of the layer's own code up to rounding. Only layers whose code is, to the letter,
+that of Llama's are taken, in whatever family they are; every other one stays as it is.
+
+Legend: N rows, D width.
+"""
+
+import inspect
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import silu
+from transformers.activations import SiLUActivation
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
+
+
+def make_lean(model: nn.Module) -> None:
+    """Has the layers of ``model`` that are known compute so. Weights stay as they are."""
+    for module in model.modules():
+        own: Any = type(module)
+        for lean, known in _KNOWN:
+            if not issubclass(own, lean) and _code(own) == _code(known):
+                module.__class__ = _mixed(lean, own)
+
+
+@cache
+def _mixed(lean: Any, own: Any) -> type:
+    """``own``, named as before, with the forward pass of ``lean``."""
+    return type(own.__name__, (lean, own), {"__module__": own.__module__})
+
+
+@cache
+def _code(layer: Any) -> str:
+    """Source of the forward pass; of layers without one, a name that no other has."""
+    try:
+        return inspect.getsource(layer.forward)
+    except (AttributeError, OSError, TypeError):
+        return f"{layer.__module__}.{layer.__qualname__}"
+
+
+class _Norm(nn.Module):
+    """The root mean square norm of Llama and of many others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight_D: Any = self.weight
+        if {x.dtype, weight_D.dtype} != {torch.float32} or weight_D.requires_grad:
+            return super().forward(x)
+        if torch.is_grad_enabled() and x.requires_grad:
+            return _Normed.apply(x, weight_D, self.variance_epsilon)
+        return (x * _inverse(x, self.variance_epsilon)).mul_(weight_D)  # type: ignore[arg-type]
+
+
+def _inverse(x_ND: Tensor, eps: float) -> Tensor:
+    """[N, 1]: one over the root mean square."""
+    square_N = torch.linalg.vecdot(x_ND, x_ND).unsqueeze(-1)
+    return square_N.div_(x_ND.shape[-1]).add_(eps).rsqrt_()
+
+
+class _Normed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_ND: Tensor, weight_D: Tensor, eps: float) -> Tensor:
+        inverse_N = _inverse(x_ND, eps)
+        ctx.save_for_backward(x_ND, weight_D, inverse_N)
+        return (x_ND * inverse_N).mul_(weight_D)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_ND: Tensor) -> tuple[Tensor, None, None]:
+        x_ND, weight_D, inverse_N = ctx.saved_tensors
+        out_ND = grad_ND * weight_D
+        along_N = torch.linalg.vecdot(out_ND, x_ND).unsqueeze(-1).div_(x_ND.shape[-1]).mul_(inverse_N**3)
+        return out_ND.mul_(inverse_N).addcmul_(x_ND, along_N, value=-1), None, None
+
+
+class _Gated(nn.Module):
+    """The MLP of Llama and of many others: silu(gate) * up, then down."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        own: Any = self
+        if not isinstance(own.act_fn, nn.SiLU | SiLUActivation):
+            return super().forward(x)
+        gate, up = own.gate_proj(x), own.up_proj(x)
+        if torch.is_grad_enabled() and (gate.requires_grad or up.requires_grad):
+            inner = _Swish.apply(gate, up)
+        else:
+            inner = silu(gate, inplace=True).mul_(up)
+        return own.down_proj(inner)
+
+
+class _Swish(torch.autograd.Function):
+    """silu(gate) * up."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate, up)
+        return silu(gate).mul_(up)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        gate, up = ctx.saved_tensors
+        return torch.ops.aten.silu_backward(grad * up, gate), silu(gate).mul_(grad)
+
+
+_KNOWN: tuple[tuple[Any, Any], ...] = ((_Norm, LlamaRMSNorm), (_Gated, LlamaMLP))
+"""Whose code is known, and what computes the same."""

@@ -1,0 +1,108 @@
+"""LoRA layers in one product give what PEFT's own give, forwards and backwards, and leave to PEFT what is PEFT's."""
+
+import copy
+
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import Tensor, nn
+
+from agents.model import lora_linear
+from agents.model.attention import onednn_linear
+from agents.model.attention.onednn_linear import WideLinear
+from agents.model.lora_linear import OnePassLinear, in_one_pass
+
+
+class Net(nn.Module):
+    def __init__(self, bias: bool) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(24, 40, bias=bias), nn.Linear(40, 16, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.two(torch.relu(self.one(x)))
+
+
+def adapted(bias: bool = True, wide: bool = False, **settings: object) -> PeftModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = Net(bias)
+        if wide:
+            net.one.__class__ = net.two.__class__ = WideLinear
+        made = get_peft_model(net, LoraConfig(r=4, lora_alpha=12, target_modules=["one", "two"], **settings)).eval()
+        for name, weight in made.named_parameters():
+            if "lora_B" in name:
+                nn.init.normal_(weight, std=0.3)
+    return made
+
+
+def pair(**settings: object) -> tuple[PeftModel, PeftModel]:
+    plain = adapted(**settings)  # type: ignore[arg-type]
+    mine = copy.deepcopy(plain)
+    in_one_pass(mine)
+    return plain, mine
+
+
+def numbers(made: PeftModel, rows: int) -> list[Tensor]:
+    """What comes out, and the gradients of what goes in and of both matrices of every layer."""
+    generator = torch.Generator().manual_seed(1)
+    weight = next(made.parameters())
+    x = torch.randn(1, rows, 24, generator=generator, dtype=weight.dtype).requires_grad_()
+    y = made(x)
+    y.backward(torch.randn(y.shape, generator=generator, dtype=y.dtype))
+    assert x.grad is not None
+    grads = [p.grad for p in made.parameters() if p.grad is not None]
+    assert len(grads) == 4
+    return [y.detach(), x.grad, *grads]
+
+
+def off(mine: list[Tensor], truth: list[Tensor]) -> float:
+    return max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(mine, truth, strict=True))
+
+
+def test_numbers_and_gradients() -> None:
+    for bias in (True, False):
+        plain, mine = pair(bias=bias)
+        assert type(mine.one) is OnePassLinear
+        assert off(numbers(mine, 70), numbers(plain, 70)) <= 1e-5
+    exact, also = (made.double() for made in pair())
+    assert off(numbers(also, 70), numbers(exact, 70)) <= 1e-14
+
+
+@pytest.mark.skipif(not onednn_linear.able(), reason="this machine has no wider instructions")
+def test_on_wide_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn_linear, "WORTH", 0)
+    monkeypatch.setattr(lora_linear, "usable", lambda: True)
+    plain, mine = pair(wide=True)
+    assert off(numbers(mine, 70), numbers(plain, 70)) <= 1e-5
+
+
+def test_the_test_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, mine = pair()
+    product = lora_linear._product
+    monkeypatch.setattr(lora_linear, "_product", lambda *a: product(*a) * 1.001)
+    assert off(numbers(mine, 70), numbers(plain, 70)) > 1e-4
+
+
+def test_the_sum_of_the_weights_is_not_kept() -> None:
+    _, mine = pair()
+    saved: list[torch.Size] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.shape) or t, lambda t: t):
+        mine.one(torch.zeros(70, 24, requires_grad=True))
+    assert saved == [(70, 24), (40, 24), (4, 24), (40, 4)]
+
+
+def test_what_is_not_plain_is_left_to_peft() -> None:
+    x = torch.randn(70, 24, generator=torch.Generator().manual_seed(2))
+    for settings in ({"use_dora": True}, {"lora_bias": True}):
+        plain, mine = pair(**settings)
+        assert torch.equal(plain(x), mine(x))
+    plain, mine = pair()
+    few = x[:3]  # for few rows the sum of the weights is not worth it
+    assert torch.equal(plain(few), mine(few))
+    with plain.disable_adapter(), mine.disable_adapter():
+        assert torch.equal(plain(x), mine(x))
+    for made in (plain, mine):
+        made.merge_adapter()
+    assert torch.equal(plain(x), mine(x))
+    half, other = (made.bfloat16() for made in pair())
+    assert torch.equal(half(x.bfloat16()), other(x.bfloat16()))
