@@ -35,6 +35,7 @@ class Size:
 
 
 SIZES = {
+    "0.5M": Size(layers=2, width=128, heads=2, mlp=384),
     "2M": Size(layers=5, width=192, heads=4, mlp=384),
     "5M": Size(layers=6, width=256, heads=4, mlp=768),
     "10M": Size(layers=6, width=384, heads=6, mlp=1024),

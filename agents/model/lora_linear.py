@@ -1,7 +1,7 @@
 """LoRA layers in one product, where PEFT takes five operations on every token, and more in the backward pass.
 
-Invariant: the numbers and gradients of PEFT's own layer up to rounding. W + scale * B A is made anew in each pass,
-which costs little beside many tokens, and is not kept. The engine multiplies with the same sum where it merges.
+Invariant: the numbers and gradients of PEFT's own layer up to rounding. Beside many rows W + scale * B A costs little:
+it is made anew in each pass, and not kept. Beside few, what the adapter adds is added to the product in place.
 
 Legend: N rows, I and O features in and out, R rank.
 """
@@ -26,7 +26,9 @@ class OnePassLinear(Linear):
         if not plain or len(active) != 1 or type(base) not in (nn.Linear, WideLinear):
             return super().forward(x, *args, **keywords)
         matrix_A, matrix_B, scale = self.lora_A[active[0]], self.lora_B[active[0]], self.scaling[active[0]]
-        if not _pays(x, base.weight) or matrix_B.bias is not None or self.lora_dropout[active[0]].training:
+        if matrix_B.bias is not None or not isinstance(self.lora_dropout[active[0]], nn.Identity):
+            return super().forward(x)
+        if base.weight.dtype not in (torch.float32, torch.float64):  # the sum would be rounded to fewer digits
             return super().forward(x)
         if {matrix_A.weight.dtype, matrix_B.weight.dtype, x.dtype} != {base.weight.dtype} or base.weight.requires_grad:
             return super().forward(x)
@@ -42,9 +44,8 @@ def in_one_pass(model: nn.Module) -> None:
             layer.__class__ = OnePassLinear
 
 
-def _pays(x: Tensor, weight_OI: Tensor) -> bool:
-    """Whether the sum of the weights costs less than the operations on rows that it saves, and rounds to float32."""
-    return x.numel() // x.shape[-1] >= min(weight_OI.shape) and weight_OI.dtype in (torch.float32, torch.float64)
+MANY = 2
+"""Times the other side of a matrix that its rows must be, for the sum of the weights to cost less than it saves."""
 
 
 class _Adapted(torch.autograd.Function):
@@ -56,7 +57,10 @@ class _Adapted(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(x_NI, weight_OI, A_RI, B_OR)
         ctx.scale = scale
-        return _product(x_NI, torch.addmm(weight_OI, B_OR, A_RI, alpha=scale), bias_O)
+        rows, width = x_NI.shape
+        if rows >= MANY * width:
+            return _product(x_NI, torch.addmm(weight_OI, B_OR, A_RI, alpha=scale), bias_O)
+        return _product(x_NI, weight_OI, bias_O).addmm_(x_NI @ A_RI.t(), B_OR.t(), alpha=scale)
 
     @staticmethod
     @once_differentiable
@@ -64,10 +68,14 @@ class _Adapted(torch.autograd.Function):
         x_NI, weight_OI, A_RI, B_OR = ctx.saved_tensors
         for_x, _, _, for_A, for_B, _ = ctx.needs_input_grad
         grad_x = grad_A = grad_B = None
-        if for_x:
+        grad_NR = grad_NO @ B_OR
+        rows, width = grad_NO.shape
+        if for_x and rows >= MANY * width:
             grad_x = _product(grad_NO, torch.addmm(weight_OI, B_OR, A_RI, alpha=ctx.scale).t())
+        elif for_x:
+            grad_x = _product(grad_NO, weight_OI.t()).addmm_(grad_NR, A_RI, alpha=ctx.scale)
         if for_A:
-            grad_A = ctx.scale * ((grad_NO @ B_OR).t() @ x_NI)
+            grad_A = ctx.scale * (grad_NR.t() @ x_NI)
         if for_B:
             grad_B = ctx.scale * (grad_NO.t() @ (x_NI @ A_RI.t()))
         return grad_x, None, None, grad_A, grad_B, None
