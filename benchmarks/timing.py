@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from runners.command_line.plain import dump_json
+from runners.reporting.hardware import processor
 from runners.training.report import versions
 
 Program = Callable[[], object]
@@ -165,7 +166,7 @@ def hardware(device: torch.device | str = "cpu") -> str:
     """What the figures were measured on, in words."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"one CPU thread, {torch.backends.cpu.get_cpu_capability()}"
+    return f"one thread of {processor()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], console: Console) -> None:
