@@ -1,10 +1,11 @@
 """Attention of sessions that decode: one new token each, against what the cache has of its session.
 
 Sessions attend together, over as many positions as the longest of them has. So a few that are much longer than the
-others attend apart: else one of 3,500 tokens would make each of 63 others look at 3,500 positions.
+others attend apart: else one of 3,500 tokens would make each of 63 others look at 3,500 positions. In a layer with a
+sliding window each looks at its own window only, where that is much shorter.
 
 Shapes: N sessions of a band, M sessions of any kind, R cache rows, H heads, K key/value heads, C cached positions,
-D head width.
+W positions of a window, D head width.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 _BEYOND_CACHE = 1 << 19
 """Numbers in the keys of a layer from which on it is their way from memory that takes the time."""
+_WINDOW_SHARE = 0.25
+"""Of the positions that a band attends over, as many as a window may have for its keys to be copied out."""
 _SAVED, _SAVED_SHARE = 16384, 0.4
 """Positions, and their share of all, that a band of its own must save: its kernel calls take time, too."""
 
@@ -36,6 +39,7 @@ class Band:
         self.row_N, self.pos_N = (torch.from_numpy(x).to(device) for x in (rows, pos))
         self.pick_N = self.row_N - low if not self.dense else self.row_N[:0]
         self._masks: dict[tuple[int | None, int], Tensor] = {}
+        self._near: dict[int, tuple[Tensor, Tensor]] = {}
 
     def mask(self, window: int | None, repeat: int, dtype: torch.dtype) -> Tensor:
         """(N * repeat, 1, C) additive mask: keys up to the query's own position, and inside the window.
@@ -50,6 +54,17 @@ class Band:
             mask = additive(hidden(pos_N, 1, self.keys_to, window)[:, 0], dtype)
             self._masks[window, repeat] = mask = mask.repeat_interleave(repeat, 0)
         return mask
+
+    def near(self, window: int, cached: Tensor) -> tuple[Tensor, Tensor]:
+        """((N * K * W), (N * K, 1, W)): where the keys of each window lie in a layer (R, K, C, D) seen as one list of
+        vectors, and the additive mask of what would lie before the first."""
+        if window not in self._near:
+            K, C = cached.shape[1:3]
+            pos_N1W = self.pos_N[:, None, None] + torch.arange(1 - window, 1, device=self.pos_N.device)
+            row_NK1 = (self.row_N[:, None] * K + torch.arange(K, device=self.row_N.device))[:, :, None]
+            mask = additive((pos_N1W < 0).expand(-1, K, -1), cached.dtype).view(-1, 1, window)
+            self._near[window] = (row_NK1 * C + pos_N1W.clamp_min(0)).flatten(), mask
+        return self._near[window]
 
 
 def bands(rows: np.ndarray, pos: np.ndarray, device: torch.device) -> list[Band]:
@@ -106,25 +121,30 @@ def _attend(band: Band, query_NHD: Tensor, keys: Tensor, values: Tensor, scale: 
     n, heads, width = query_NHD.shape
     kv_heads = keys.shape[1]
     query = query_NHD.reshape(n, kv_heads, heads // kv_heads, width)
+    if window is not None and window <= _WINDOW_SHARE * band.keys_to:
+        place, mask = band.near(window, keys)
+        keys, values = (x.view(-1, x.shape[-1])[place].view(n, kv_heads, window, -1) for x in (keys, values))
+        return _weighted(query, keys, values, mask, scale).reshape(n, heads, -1)
     which = band.row_N if band.span is None else band.span
     keys, values = keys[which, :, : band.keys_to], values[which, :, : band.keys_to]
     scattered = band.span is not None and not band.dense
     if scattered:
         query = query.new_zeros(keys.shape[0], *query.shape[1:]).index_copy_(0, band.pick_N, query)
-    if query.device.type == "cpu" and query.dtype == torch.float32:
-        # a third faster than the fused kernel, which is made for long queries
-        mask = band.mask(window, kv_heads, query.dtype)
-        batched = (x.flatten(0, 1) for x in (query, keys, values))  # views: a cut row keeps its stride
-        q, k, v = batched
-        if q.shape[1] == 1 and k.numel() > _BEYOND_CACHE:
-            score = torch.bmm(k, q.transpose(1, 2) * scale).view_as(mask).add_(mask)
-        else:
-            score = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)
-        weight = score.softmax(-1)
-        out = torch.bmm(weight, v).view(*query.shape[:3], v.shape[-1])
-    else:
-        mask = band.mask(window, 1, query.dtype)[:, None]
-        out = scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
+    out = _weighted(query, keys, values, band.mask(window, kv_heads, query.dtype), scale)
     if scattered:
         out = out[band.pick_N]
     return out.reshape(n, heads, out.shape[-1])
+
+
+def _weighted(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """(N, K, H / K, D) of queries of that shape, keys and values (N, K, C, D), and a mask (N * K, 1, C)."""
+    if query.device.type != "cpu" or query.dtype != torch.float32:
+        mask = mask.view(*query.shape[:2], 1, -1)
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
+    # a third faster than the fused kernel, which is made for long queries
+    q, k, v = (x.flatten(0, 1) for x in (query, keys, values))  # views: a cut row keeps its stride
+    if q.shape[1] == 1 and k.numel() > _BEYOND_CACHE:
+        score = torch.bmm(k, q.transpose(1, 2) * scale).view_as(mask).add_(mask)
+    else:
+        score = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)
+    return torch.bmm(score.softmax(-1), v).view(*query.shape[:3], v.shape[-1])

@@ -58,6 +58,29 @@ def test_bands_equal_a_plain_forward(family: str, monkeypatch: pytest.MonkeyPatc
     assert largest_error(reference, todo) <= TOLERANCE
 
 
+@pytest.mark.parametrize("share", [0.25, 1.0])
+@pytest.mark.parametrize("family", ["mistral", "mixed"])
+def test_a_session_looks_at_its_own_window_only(family: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a band that is much longer than the window; with a share of 1 wherever it is longer at all."""
+    monkeypatch.setattr(module, "_WINDOW_SHARE", share)
+    reference, near, shift, seen = model(family), module.Band.near, 0, []
+
+    def looked(band: module.Band, window: int, cached: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append(window)
+        place, mask = near(band, window, cached)
+        return (place - shift).clamp_min(0), mask
+
+    def error() -> float:
+        engine, todo = engine_of(reference, slots=7, share_prefixes=False), sessions(24)
+        play(engine, todo, delay=4)
+        return largest_error(reference, todo)
+
+    monkeypatch.setattr(module.Band, "near", looked)
+    assert error() <= TOLERANCE and seen
+    shift = 1
+    assert error() > 0.1, "the test would notice"
+
+
 def test_a_session_in_the_wrong_band_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the long session looks at no more than the short ones do."""
     reference = model("llama")
