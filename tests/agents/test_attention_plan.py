@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from tree_cases import grow, root, some
 
 import agents.model.attention.blocks
+import agents.model.attention.near
 from agents.model.attention.blocks import AttentionPlan, Call, TreePlan
 from agents.model.attention.interface import tree_attention
 from agents.model.attention.kernels import anywhere
@@ -71,7 +73,7 @@ def attend(
 @given(
     seed=st.integers(0, 10**6),
     longest=st.sampled_from([3, 20, 90]),
-    window=st.sampled_from([None, 1, 5, 40]),
+    window=st.sampled_from([None, 1, 3, 5, 40]),
     by_chains=st.booleans(),
     repeats=st.sampled_from([1, 2, 3]),
     device_free=st.booleans(),
@@ -98,6 +100,29 @@ def test_plan_equals_dense_attention(
         blocks.CALL, blocks.LEAST_OPEN = before
     for a, b in zip(ours, dense, strict=True):
         assert (a - b).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("broken", ["the parent of another row", "a root that sees more than there is"])
+def test_a_wrong_key_of_a_short_window_is_noticed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = random_trees(3, 20)
+    right, wrong = attend(batch, 3, repeats=1)
+    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(right, wrong, strict=True))
+    if broken == "the parent of another row":
+        found = agents.model.attention.near.parents(batch.pos_T.numpy())
+        monkeypatch.setattr(agents.model.attention.near, "parents", lambda pos: found.clip(0) // 2)
+    else:
+        plan = agents.model.attention.near.plan_near
+        open_plan = lambda *a: replace(made := plan(*a), mask_TW=torch.zeros_like(made.mask_TW))  # noqa: E731
+        monkeypatch.setattr(agents.model.attention.blocks, "plan_near", open_plan)
+    ours, dense = attend(batch, 3, repeats=1)
+    assert not torch.allclose(ours[0], dense[0], atol=0.01)
+
+
+def test_the_row_above() -> None:
+    batch = random_trees(3, 20)
+    seen = tree_mask(batch.end_T).numpy()
+    above = [max((k for k in range(q) if seen[q, k]), default=-1) for q in range(len(batch))]
+    assert agents.model.attention.near.parents(batch.pos_T.numpy()).tolist() == above
 
 
 def test_a_key_too_few_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

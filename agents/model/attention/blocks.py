@@ -29,6 +29,7 @@ from torch import Tensor
 from agents.model.attention.chains import Rows, chains_of, paths_of
 from agents.model.attention.kernels import AttentionPlan, Call, Spans, attend
 from agents.model.attention.mask import additive
+from agents.model.attention.near import WIDEST, NearPlan, plan_near
 
 # What a call costs beside its query-key pairs, in pairs: measured on a CPU for four heads of 64.
 CALL = 3000  # the call itself
@@ -52,6 +53,7 @@ class TreePlan:
         self._device = device
         self._chains = chains_of(self._pos, self._end)
         self._plans: dict[tuple[int | None, torch.dtype], AttentionPlan] = {}
+        self._near: dict[tuple[int, torch.dtype], NearPlan] = {}
         self._place = np.arange(self._pos.size)
         self.order_T: Tensor | None = None
         """Row (depth first) of each place; None where the two are the same."""
@@ -79,6 +81,11 @@ class TreePlan:
         self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, window: int | None, scale: float | None
     ) -> Tensor:
         """[T, H, D]: attention of every row to its ancestors within the window."""
+        if window is not None and window * (query_THD.shape[1] // key_TGD.shape[1]) <= WIDEST:
+            key = (window, query_THD.dtype)
+            if key not in self._near:
+                self._near[key] = plan_near(self._pos, self._place, *key, self._device)
+            return self._near[key].attend(query_THD, key_TGD, value_TGD, scale)
         return attend(query_THD, key_TGD, value_TGD, self.get(window, query_THD.dtype), scale)
 
     def _calls(self, pieces: list[Piece], window: int | None, dtype: torch.dtype) -> Iterator[Call]:
