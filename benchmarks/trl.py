@@ -5,7 +5,7 @@
     .venv-trl/bin/python -m pip install trl==1.16.0
     .venv-trl/bin/python benchmarks/trl.py --out benchmarks/results/trl.json
 
-Both sample 128 tokens for each of 8 answers to prompts of 60 tokens, take the same reward, and make one step of AdamW
+Both have the same linear layers, sample 128 tokens for each of 8 answers to prompts of 60 tokens, take the same reward, and make one step of AdamW
 on LoRA of rank 8. No token ends an answer, so all answers are as long. TRL's steps and ours take turns inside TRL's own
 loop. Once with one prompt a step, once with four. Exits with 1 when a condition fails.
 """
@@ -115,7 +115,7 @@ class _Turns(TrainerCallback):
 
 
 def widened(size: str) -> PreTrainedModel:
-    """The model as the project trains it: on wide linear layers."""
+    """The model on the linear layers that the project trains it on; TRL gets them too."""
     model = base_model(size).eval()
     widen(model)
     return model
@@ -133,7 +133,7 @@ def steps(shape: Shape, size: str, rounds: int, folder: str) -> dict[str, list[S
 
     lora = LoraSettings()
     trainer = trl.GRPOTrainer(
-        model=endless(base_model(size)),
+        model=endless(widened(size)),
         processing_class=tokenizer(VOCABULARY),
         reward_funcs=[scores],
         train_dataset=datasets.Dataset.from_list([{"prompt": x} for x in prompts(4096, shape, VOCABULARY)]),
