@@ -5,9 +5,9 @@
     .venv-trl/bin/python -m pip install trl==1.16.0
     .venv-trl/bin/python benchmarks/trl.py --out benchmarks/results/trl.json
 
-Both have the same linear layers, sample 128 tokens for each of 8 answers to prompts of 60 tokens, take the same reward, and make one step of AdamW
-on LoRA of rank 8. No token ends an answer, so all answers are as long. TRL's steps and ours take turns inside TRL's own
-loop. Once with one prompt a step, once with four. Exits with 1 when a condition fails.
+Both have the same linear layers, sample 128 tokens for each of 8 answers to prompts of 60 tokens, take the same reward,
+and make one step of AdamW on LoRA of rank 8. No token ends an answer, so all answers are as long. TRL's steps and ours
+take turns inside TRL's own loop. Once with one prompt a step, once with four. Exits with 1 when a condition fails.
 """
 
 import gc
