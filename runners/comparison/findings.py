@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from runners.comparison.claims import Judged, judge
+from runners.comparison.claims import Judged, judge_all
 from runners.comparison.comparison_settings import ComparisonPlan
 from runners.comparison.curves import History, read_history
 from runners.comparison.entrants import PlannedRun
@@ -98,7 +98,7 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
             for key in keys
         },
         start,
-        [judge(claim, figures) for claim in plan.claims],
+        judge_all(plan.claims, figures),
         tried,
         histories,
         over_all_turns(credit),

@@ -18,7 +18,10 @@ INTERVALS = (
 )
 VERDICTS = (
     "A claim holds when the whole interval lies on its side of the threshold, does not hold when none of it does, and "
-    "is undecided otherwise, and with fewer than five seeds."
+    "is undecided otherwise, and with fewer than five seeds. *p* is that of a one-sided t-test over seeds, of what is "
+    "left beyond the threshold. A primary claim was chosen before the runs and is tested alone; all others count as "
+    "one of several, by Holm's method. *Corrected* says what then still holds, at 0.025. Beside the bootstrap, ratios "
+    "and shares have Fieller's interval; a dash: it has no bounds."
 )
 DIFFERENCES = (
     "Runs of the same seed are compared. **Bold**: the interval excludes 0 and the entrant is better than the "
@@ -86,8 +89,10 @@ def _claims(result: Findings) -> list[str]:
     rows = []
     for one in result.judged:
         text, tested, source = map(literal, (one.claim.text or NONE, str(one.claim), one.claim.source))
-        rows.append([text, f"**{one.verdict}**", cell(one.value), tested, source])
-    table = markdown_table(["claim", "verdict", "value", "as tested", "source"], rows)
+        verdicts = [f"**{one.verdict}**", f"{one.corrected}{', primary' if one.claim.primary else ''}"]
+        p = NONE if one.chance is None else f"{one.chance:.2g}"
+        rows.append([text, *verdicts, cell(one.value), cell(one.fieller), p, tested, source])
+    table = markdown_table(["claim", "verdict", "corrected", "value", "Fieller", "p", "as tested", "source"], rows)
     return ["## Claims", table, VERDICTS] if rows else []
 
 

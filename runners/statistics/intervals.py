@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import comb, gamma, pi, sqrt
+from math import atan, comb, gamma, pi, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -107,16 +107,28 @@ def over_seeds(
 @lru_cache(maxsize=64)
 def student_t(freedom: int) -> float:
     """The 97.5 % point of Student's t, by bisection on the integral of its density."""
-    scale = gamma((freedom + 1) / 2) / (sqrt(freedom * pi) * gamma(freedom / 2)) if freedom < 300 else 0.0
-    if not scale:
+    if freedom >= _NORMAL:
         return NormalDist().inv_cdf(0.975)
     low, high = 1.0, 20.0
     while high - low > 1e-7:
         middle = (low + high) / 2
-        x = np.linspace(0, middle, 4001)
-        density = scale * (1 + x**2 / freedom) ** (-(freedom + 1) / 2)
-        low, high = (middle, high) if np.trapezoid(density, x) < 0.475 else (low, middle)
+        low, high = (middle, high) if student_tail(middle, freedom) > 0.025 else (low, middle)
     return low
+
+
+_NORMAL = 300
+"""Degrees of freedom from which on the normal distribution takes the place of Student's t."""
+
+
+def student_tail(t: float, freedom: int) -> float:
+    """The chance that Student's t is above ``t``."""
+    if freedom >= _NORMAL:
+        return 1 - NormalDist().cdf(t)
+    # By u = x / sqrt(freedom + x^2) the tail becomes an integral of (1 - u^2)^(freedom / 2 - 1) up to u = 1; with
+    # u = sin(angle) it has no edge for any number of degrees of freedom.
+    scale = gamma((freedom + 1) / 2) / (sqrt(pi) * gamma(freedom / 2))
+    angle = np.linspace(atan(t / sqrt(freedom)), pi / 2, 4001)
+    return float(scale * np.trapezoid(np.cos(angle) ** (freedom - 1), angle))
 
 
 def pass_at_k(n: int, right: int, k: int) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ import pytest
 
 from runners.command_line.errors import UserError
 from runners.comparison import pictures
-from runners.comparison.claims import Claim, ClaimKind, Verdict, judge, read_claims, verdict
+from runners.comparison.claims import Claim, ClaimKind, Verdict, judge, judge_all, read_claims, verdict
 from runners.comparison.curves import History, area, area_between, binned, reached, read_history
 from runners.comparison.findings import Findings, turn_by_turn
 from runners.comparison.measures import measured, task_figures
@@ -142,9 +143,46 @@ def test_claims_are_judged_in_pairs_of_seeds() -> None:
     assert judge(Claim("auc", "high", "low", at_least=0.19), unpaired).verdict is Verdict.UNDECIDED
 
 
+def test_a_claim_among_others_counts_as_one_of_several() -> None:
+    gains = [0.30, 0.01, 0.32, 0.20, 0.05, 0.28]  # t = 3.547
+    figures: Any = {"a": runs(*gains), "b": runs(*[0.0] * 6)}
+    claim = Claim("auc", "a", "b", at_least=0)
+    (alone,) = judge_all([claim], figures)
+    assert alone.verdict is alone.corrected is Verdict.HOLDS and alone.chance == pytest.approx(0.0082, abs=1e-4)
+    others = [Claim("auc", "a", "b", at_least=bound) for bound in (0.30, 0.15, 0.35)]
+    among = judge_all([claim, *others], figures)[0]
+    assert among.verdict is Verdict.HOLDS and among.corrected is Verdict.UNDECIDED
+    assert among.chance == pytest.approx(4 * 0.0082, abs=4e-4)
+    first = judge_all([replace(claim, primary=True), *others], figures)
+    assert first[0].corrected is Verdict.HOLDS and first[0].chance == alone.chance, "chosen beforehand: tested alone"
+    assert first[1].chance == 1.0 and first[1].fieller is None
+
+
+def test_ratios_and_shares_are_tested_by_what_is_left() -> None:
+    figures: Any = {
+        "low": runs(0.1, 0.2, 0.1, 0.3, 0.2),
+        "half": runs(0.31, 0.38, 0.32, 0.52, 0.39),
+        "high": runs(0.5, 0.6, 0.5, 0.7, 0.6),
+    }
+    share = judge(Claim("auc", "half", "low", ClaimKind.SHARE, "high", at_least=0.4), figures)
+    other = judge(Claim("auc", "half", "high", ClaimKind.SHARE, "low", at_most=0.6), figures)  # the same, from above
+    assert share.fieller is not None and 0.4 < share.fieller.low < 0.51 < share.fieller.high
+    assert share.verdict is other.verdict is Verdict.HOLDS and share.chance == pytest.approx(other.chance)
+    wide = judge(Claim("auc", "high", "even", ClaimKind.RATIO, at_least=0), figures | {"even": runs(1, -1, 1, -1, 0.1)})
+    assert wide.fieller is None, "what is divided by may be 0"
+
+
+def test_one_claim_can_be_the_primary_one() -> None:
+    claim = {"measure": "auc", "entrant": "a", "against": "b", "at_least": 0, "primary": True}
+    assert read_claims([claim, claim | {"primary": False}], ["a", "b"], measured(0))[0].primary
+    with pytest.raises(UserError, match="only one of them"):
+        read_claims([claim, claim], ["a", "b"], measured(0))
+
+
 @pytest.mark.parametrize(
     ("claim", "said"),
     [
+        ({"measure": "auc", "entrant": "a", "against": "b", "at_least": 0, "primary": 1}, "true or false"),
         ({"measure": "auc", "entrant": "a", "against": "c", "at_least": 0}, "no entrant 'c'"),
         ({"measure": "auk", "entrant": "a", "against": "b", "at_least": 0}, "no measure 'auk'"),
         ({"measure": "auc", "entrant": "a", "against": "b"}, "either at_least or at_most"),
