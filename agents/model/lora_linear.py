@@ -30,7 +30,9 @@ class OnePassLinear(Linear):
             return super().forward(x)
         if base.weight.dtype not in (torch.float32, torch.float64):  # the sum would be rounded to fewer digits
             return super().forward(x)
-        if {matrix_A.weight.dtype, matrix_B.weight.dtype, x.dtype} != {base.weight.dtype} or base.weight.requires_grad:
+        if {matrix_A.weight.dtype, matrix_B.weight.dtype, x.dtype} != {base.weight.dtype}:
+            return super().forward(x)
+        if any(own.requires_grad for own in base.parameters()):
             return super().forward(x)
         x_NI = x.reshape(-1, x.shape[-1])
         out_NO = _Adapted.apply(x_NI, base.weight, base.bias, matrix_A.weight, matrix_B.weight, scale)

@@ -94,7 +94,7 @@ def test_the_sum_of_the_weights_is_not_kept() -> None:
 
 def test_what_is_not_plain_is_left_to_peft() -> None:
     x = torch.randn(70, 24, generator=torch.Generator().manual_seed(2))
-    for settings in ({"use_dora": True}, {"lora_bias": True}):
+    for settings in ({"use_dora": True}, {"lora_bias": True}, {"bias": "all"}):
         plain, mine = pair(**settings)
         assert torch.equal(plain(x), mine(x))
     plain, mine = pair()
