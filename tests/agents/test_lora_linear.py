@@ -94,7 +94,7 @@ def test_the_sum_of_the_weights_is_not_kept() -> None:
 
 def test_what_is_not_plain_is_left_to_peft() -> None:
     x = torch.randn(70, 24, generator=torch.Generator().manual_seed(2))
-    for settings in ({"use_dora": True}, {"lora_bias": True}, {"bias": "all"}):
+    for settings in ({"use_dora": True}, {"lora_bias": True}):
         plain, mine = pair(**settings)
         assert torch.equal(plain(x), mine(x))
     plain, mine = pair()
@@ -103,5 +103,9 @@ def test_what_is_not_plain_is_left_to_peft() -> None:
     for made in (plain, mine):
         made.merge_adapter()
     assert torch.equal(plain(x), mine(x))
+    plain, mine = pair()
+    for made in (plain, mine):
+        made.one.get_base_layer().bias.requires_grad_()
+    assert torch.equal(plain.one(x), mine.one(x)) and not torch.equal(plain.two(plain.one(x)), mine.two(mine.one(x)))
     half, other = (made.bfloat16() for made in pair())
     assert torch.equal(half(x.bfloat16()), other(x.bfloat16()))
