@@ -71,10 +71,7 @@ def about(claim: dict[str, Any]) -> set[str]:
 
 
 def plain(one: Judged) -> dict[str, Any]:
-    return {
-        "claim": str(one.claim), "text": one.claim.text, "value": one.value, "verdict": one.verdict.value,
-        "chance": one.chance, "corrected": one.corrected.value, "fieller": one.fieller,
-    }  # fmt: skip
+    return {"claim": str(one.claim), "text": one.claim.text, **one.plain()}
 
 
 def main() -> None:

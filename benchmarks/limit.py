@@ -1,6 +1,6 @@
 """How close a training pass comes to the speed at which this processor multiplies matrices.
 
-    python benchmarks/limit.py        # ten minutes on one thread
+    python benchmarks/limit.py        # one or two minutes on one thread
 
 Forward and backward of Self-AC with LoRA over one episode of 8 turns, as in ``selfac_cost.py``. Counted are the
 multiplications of the linear layers that the mathematics needs, nothing else: none of attention, none that are done

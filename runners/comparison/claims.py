@@ -89,6 +89,16 @@ class Judged:
         survives = self.chance is not None and self.chance <= LEVEL
         return Verdict.UNDECIDED if self.verdict is Verdict.HOLDS and not survives else self.verdict
 
+    def plain(self) -> dict[str, Any]:
+        """What became of the claim, for JSON."""
+        return {
+            "value": self.value,
+            "verdict": self.verdict.value,
+            "chance": self.chance,
+            "corrected": self.corrected.value,
+            "fieller": self.fieller,
+        }
+
 
 def read_claims(values: Any, entrants: Sequence[str], measures: Sequence[str]) -> list[Claim]:
     """The section ``claims`` of a settings file. Raises UserError."""

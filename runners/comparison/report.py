@@ -77,11 +77,7 @@ def plain_result(result: Findings) -> dict[str, Any]:
         "means": result.means,
         "differences": result.differences,
         "start": result.start,
-        "claims": [
-            {**asdict(one.claim), "value": one.value, "verdict": one.verdict.value, "chance": one.chance}
-            | {"corrected": one.corrected.value, "fieller": one.fieller}
-            for one in result.judged
-        ],
+        "claims": [asdict(one.claim) | one.plain() for one in result.judged],
         "tuning": [asdict(one) for one in result.tried],
         "credit": result.credit,
         "settings": result.settings,
