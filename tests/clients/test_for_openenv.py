@@ -136,7 +136,11 @@ def test_the_documented_example_runs(wiki: str, capsys: pytest.CaptureFixture[st
 @pytest.mark.runs
 def test_the_command_serves_until_it_is_interrupted() -> None:
     command = [sys.executable, "runners/serve_openenv.py", "--env", "identity", "--port", "0"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # A shell's background jobs ignore Ctrl-C, and so would what they start.
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeds
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         line = process.stdout.readline()
         found = re.fullmatch(r"identity at (http://127\.0\.0\.1:\d+) \(Ctrl-C ends it\)\n", line)
