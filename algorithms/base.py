@@ -61,6 +61,9 @@ class Needs:
     moments: bool = False
     """Mean and deviation of the advantages of a whole update, of which a batch is a part: `Algorithm.moments` gives
     those of the part, and `Algorithm.scaled` takes the whole's."""
+    ratios: bool = True
+    """Its loss starts from `Batch.old_logp_T`, so that it can learn from what an older policy played. Without, each
+    token of such an episode must be weighted."""
     separate_passes: bool = False
     """Every turn and every value is encoded on its own with its whole prefix; the same numbers, only slower."""
 
@@ -113,7 +116,8 @@ class Algorithm(ABC, Generic[Credit]):
     def credit(self, batch: Batch, old: Forward) -> Credit:
         """Group statistics, advantages and weights: once per batch, without gradient.
 
-        ``old`` is the trainer's own forward before the first update; ``batch.old_logp_T`` are its log-probabilities.
+        ``old`` is the trainer's own forward before the first update; ``batch.old_logp_T`` are its log-probabilities, or
+        those of the policy that played.
         """
 
     @abstractmethod

@@ -131,8 +131,9 @@ class PACS(KLPenalty, Algorithm[LabelCredit]):
 
     @property
     def needs(self) -> Needs:
-        anchored = self.anchor == Anchor.REFERENCE and self.reward_method != RewardMethod.MEAN_LOGP
-        return Needs(reference=self.kl_coef > 0 or anchored)
+        ratio = self.reward_method != RewardMethod.MEAN_LOGP
+        anchored = ratio and self.anchor == Anchor.REFERENCE
+        return Needs(reference=self.kl_coef > 0 or anchored, ratios=ratio and not anchored)
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> LabelCredit:

@@ -68,8 +68,13 @@ def check_fit(settings: RunSettings, *, begun: bool = False) -> None:
             f"{train.algo} values every sampled token, so none can be left out: take --masked counted, or "
             "--correction sequence_mask"
         )
-    if train.old_logp == OldLogp.ENGINE and (needs.critic or needs.token_critic):
+    if train.old_logp == OldLogp.ENGINE and (needs.critic or needs.token_critic) and not train.staleness:
         raise UserError(f"{train.algo} needs the trainer's forward for its values: leave --old-logp engine out")
+    if train.from_played and not needs.ratios:
+        raise UserError(
+            f"--staleness: with these settings {train.algo}'s loss has no ratio to the policy that played: add "
+            "--old-logp trainer, which weights what is old"
+        )
     if train.replay_steps and not needs.replay:
         raise UserError(f"--replay-steps needs a critic that can learn from earlier episodes; {train.algo} has none")
     if train.replay_body and needs.token_critic:

@@ -105,9 +105,9 @@ class Train:
     masked: Masked = Masked.LEFT_OUT
     """Tokens or episodes that a mask takes out: left_out of every mean, or counted there with weight 0."""
     old_logp: OldLogp = OldLogp.AUTO
-    """Log-probabilities from which an update's ratios start: the engine's, at no cost, or the trainer's, by an extra
-    forward pass. auto takes the engine's where nothing else needs that pass and the last update measured a difference
-    of at most 1e-4."""
+    """Log-probabilities from which an update's ratios start: the engine's, those of the policy that played, or the
+    trainer's, by an extra forward pass. auto takes the engine's where `staleness` is above 0, and where nothing else
+    needs that pass and the last update measured a difference of at most 1e-4."""
     temperature: float = 1.0
     """Temperature of sampling and of the trainer's log-probabilities."""
     top_p: float = 1.0
@@ -130,7 +130,8 @@ class Train:
     frozen weights over them. On a machine with GPUs, each has one of its own."""
     staleness: int = 0
     """Updates by which the policy that plays may be older than the one that learns. 0 plays an update's episodes when
-    it begins. Above 0, workers play the next ones while an update learns, and --correction is token_truncate."""
+    it begins. Above 0, workers play the next ones while an update learns, and ratios start from the policy that played.
+    With --old-logp trainer they start from the one that learns, and --correction is token_truncate."""
     overprovision: int = 0
     """Tasks that an update begins beyond those it learns from: the first that are played to their end. The rest is
     dropped, or goes on in the next update with `partial_rollouts`."""
@@ -207,16 +208,17 @@ class Train:
             )
         if self.ahead and self.backend[0] == "local":
             raise ValueError("staleness needs rollout workers: set --workers 1 or more, or partial_rollouts")
-        if self.correction_high != 2.0 and self.correction == Correction.NONE and not self.staleness:
+        weighted = self.correction != Correction.NONE or (self.staleness and not self.from_played)
+        if self.correction_high != 2.0 and not weighted:
             raise ValueError("correction_high only works with a correction")
         if self.masked != Masked.LEFT_OUT and not masks:
             raise ValueError("masked only works with correction token_mask or sequence_mask")
         if self.init_from is not None and self.model != TINY:
             raise ValueError("with init_from the base model is that of the earlier run: leave model out")
-        if self.old_logp == OldLogp.ENGINE and (self.staleness or self.correction != Correction.NONE):
+        if self.old_logp == OldLogp.ENGINE and self.correction != Correction.NONE:
             raise ValueError(
-                "old_logp engine takes the engine's numbers as they are, and staleness and correction compare them "
-                "with the trainer's: leave one out"
+                "old_logp engine takes the engine's numbers as they are, and correction compares them with the "
+                "trainer's: leave one out"
             )
         if self.quantize != "none" and self.init_from is not None:
             raise ValueError("quantize does not work with init_from: the earlier run's adapter could not be merged")
@@ -261,6 +263,17 @@ class Train:
         return 0 if self.partial_rollouts else self.staleness
 
     @property
+    def from_played(self) -> bool:
+        """Whether ratios start from the policy that played, however old it is."""
+        start = OldLogp.ENGINE if self.old_logp == OldLogp.AUTO and self.samples_all else self.old_logp
+        return bool(self.staleness) and start == OldLogp.ENGINE and self.correction == Correction.NONE
+
+    @property
+    def samples_all(self) -> bool:
+        """Whether every token can be sampled, so that the engine's probabilities are the policy's."""
+        return self.top_p == 1 and not self.top_k
+
+    @property
     def ranks(self) -> LearnerRanks:
         """The processes that learn."""
         return LearnerRanks.of(self.learner)
@@ -268,7 +281,7 @@ class Train:
     def usual(self) -> Mapping[str, Any]:
         """The defaults that depend on what was chosen."""
         preset = pretrained.preset_of(self.model, self.init_from)
-        stale = {"correction": Correction.TOKEN_TRUNCATE} if self.staleness else {}
+        stale = {"correction": Correction.TOKEN_TRUNCATE} if self.staleness and not self.from_played else {}
         return stale if preset is None else {**preset.train, **stale}
 
     @staticmethod

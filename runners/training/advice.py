@@ -45,7 +45,7 @@ class Advisor:
                 f"[bold]memory ran out:[/] from now on {budget} tokens a pass, with the same gradient. Set "
                 f"--token-budget {budget} to begin with that, or --gradient-checkpointing to fit more",
             )
-        if "old_logp_engine" in row:
+        if "old_logp_engine" in row and not self.train.staleness:
             yield (
                 "old log-probabilities",
                 f"old log-probabilities: the engine's from now on, which differ from the trainer's by at most "

@@ -208,10 +208,12 @@ class Learner:
     def starts_from_engine(self) -> bool:
         """Whether an update's ratios start from the engine's log-probabilities instead of a forward pass of its own."""
         train, needs = self.train, self.algorithm.needs
-        if train.old_logp != OldLogp.AUTO:
-            return train.old_logp == OldLogp.ENGINE
-        plain = train.correction == Correction.NONE and not train.staleness and train.top_p == 1 and not train.top_k
-        return plain and not (needs.critic or needs.token_critic) and self.gap is not None and self.gap <= AGREE
+        if needs.critic or needs.token_critic or train.old_logp == OldLogp.TRAINER:
+            return False
+        if train.from_played or train.old_logp == OldLogp.ENGINE:
+            return True
+        plain = train.correction == Correction.NONE and not train.staleness and train.samples_all
+        return plain and self.gap is not None and self.gap <= AGREE
 
     def credit(self, trees: Sequence[Tree]) -> dict[EpisodeId, Credited]:
         """What the episodes of one minibatch would be credited with now; nothing is changed."""
@@ -275,7 +277,7 @@ class Learner:
         return Loss(critic, {})
 
     def prepare(self, piece: _Piece, old: Forward) -> None:
-        """Notes the trainer's own log-probabilities, how far the engine's were off, and the credit."""
+        """Notes the log-probabilities to start from, how far the engine's are from the trainer's, and the credit."""
         batch, train = piece.batch, self.train
         numbers = (batch, old.logp_T, batch.old_logp_T)
         piece.mismatch = self.measure(batch, old.logp_T)
@@ -283,7 +285,8 @@ class Learner:
             piece.weight_T = correction_weight(*numbers, train.correction, train.correction_low, train.correction_high)
         if train.masked == Masked.LEFT_OUT:
             batch = without_masked(*numbers, train.correction, train.correction_low, train.correction_high)
-        piece.batch, piece.old = replace(batch, old_logp_T=old.logp_T), old
+        piece.batch = batch if train.from_played else replace(batch, old_logp_T=old.logp_T)
+        piece.old = old
         piece.credit = self.algorithm.credit(piece.batch, old)
 
     def adopt(self, piece: _Piece) -> None:
