@@ -75,9 +75,8 @@ class TurnPPO(TurnClip, KLPenalty, Normalized, Algorithm[RowCredit]):
 
     @property
     def needs(self) -> Needs:
-        return Needs(
-            critic=True, reference=self.kl_coef > 0, moments=self.over_update(self.normalize != AdvantageScale.NONE)
-        )
+        scaled = self.over_update(self.normalize != AdvantageScale.NONE)
+        return Needs(critic=True, replay=True, reference=self.kl_coef > 0, moments=scaled)
 
     @property
     def values(self) -> ValueMeaning:
@@ -118,12 +117,25 @@ class TurnPPO(TurnClip, KLPenalty, Normalized, Algorithm[RowCredit]):
     def action_advantage(self, batch: Batch, credit: RowCredit) -> Tensor:
         return credit.rows.mean_per_action(credit.adv_P)
 
+    def critic_loss(self, value_P: Tensor, credit: RowCredit) -> Tensor:
+        """Half the mean over rows of (V - target)^2, the larger of it and that of the clipped V."""
+        error_P = squared_error(value_P, credit.adv_P + credit.value_P, credit.value_P, self.value_clip)
+        return weighted_mean(error_P, credit.rows.count_P.double()) / 2
+
+    def critic_only(self, batch: Batch, new: Forward) -> Tensor:
+        credit = self.credit(batch, new.detach())
+        return self.value_coef * self.critic_loss(_values(batch, new, credit), credit)
+
     def loss(self, batch: Batch, new: Forward, credit: RowCredit, /) -> Loss:
-        rows, count_P, target_P = credit.rows, credit.rows.count_P.double(), credit.adv_P + credit.value_P
-        value_P = state_values(new, "Turn-PPO")[batch.state_A[rows.action_P]]
-        critic = weighted_mean(squared_error(value_P, target_P, credit.value_P, self.value_clip), count_P) / 2
+        value_P, target_P = _values(batch, new, credit), credit.adv_P + credit.value_P
+        critic = self.critic_loss(value_P, credit)
         policy, clip_fraction = self.turn_loss(batch, new.logp_T, credit.plus_A, credit.minus_A, credit.weight_A)
         stats = floats(policy=policy, critic=critic, clip_fraction=clip_fraction)
-        stats |= critic_stats(value_P.detach(), credit.adv_P, target_P, count_P)
+        stats |= critic_stats(value_P.detach(), credit.adv_P, target_P, credit.rows.count_P.double())
         total, weight_T = policy + self.value_coef * critic, batch.to_tokens(credit.weight_A)
         return self.penalised(total, batch, new, weight_T, stats, mean=True)
+
+
+def _values(batch: Batch, forward: Forward, credit: RowCredit) -> Tensor:
+    """V_P: the value of the state that each row's turn was taken in."""
+    return state_values(forward, "Turn-PPO")[batch.state_A[credit.rows.action_P]]

@@ -31,7 +31,7 @@ def fit(
 ) -> None:
     """Trains ``model`` on demonstrations (``chains``) and reading exercises (``drills``).
 
-    ``recall`` and ``predict`` add exercises after the critic prompt.
+    ``recall`` and ``predict`` add exercises after the critic prompt, or with ``recall_bare`` without it.
     """
     actor = ActorCritic(model, lora=None, critic=None)
     exercises: list[tuple[float, nn.Module]] = []
@@ -55,7 +55,8 @@ def fit(
         picks = [
             drills[int(rng.integers(len(drills)))] if d else chains[int(rng.integers(len(chains)))] for d in drilled
         ]
-        batch = pack(picks, critic_prompt if exercises else None, valued=None if settings.recall > 0 else ended)
+        prompt = () if settings.recall_bare and step % 2 else critic_prompt
+        batch = pack(picks, prompt if exercises else None, valued=None if settings.recall > 0 else ended)
         hidden_TD = actor.hidden(batch)
         learned_T = (batch.action_T >= 0) & (batch.label_A[batch.action_T] != 0)
         loss = _surprise(actor, hidden_TD, batch, torch.nonzero(learned_T).squeeze(1))

@@ -45,6 +45,8 @@ class PretrainSettings:
     critic can only see a mistake that the model has learned to notice."""
     recall_prompt: str = CRITIC_TEXT
     """The critic prompt of recall and predict: the one that the critic will have (``--critic.prompt``)."""
+    recall_bare: bool = False
+    """Every other step, recall without a critic prompt, so that critics with and without one begin alike."""
     shape: TinySettings = field(default_factory=TinySettings)
     """Shape of the transformer."""
     fresh: bool = False
@@ -62,3 +64,5 @@ class PretrainSettings:
             raise ValueError("pretrain: read only works with drills above 0")
         if self.recall_prompt != CRITIC_TEXT and not (self.recall or self.predict):
             raise ValueError("pretrain: recall_prompt only works with recall or predict above 0")
+        if self.recall_bare and not (self.recall and self.recall_prompt):
+            raise ValueError("pretrain: recall_bare only works with recall above 0 and a recall_prompt")

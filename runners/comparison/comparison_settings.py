@@ -42,7 +42,9 @@ class Compare:
     algos: tuple[str, ...] = ()
     """Algorithms, each with its default settings; the settings file may define other entrants."""
     seeds: int = 5
-    """Runs of each entrant, with the seeds 0, 1, …"""
+    """Runs of each entrant, with the seeds `first_seed`, `first_seed` + 1, …"""
+    first_seed: int = 0
+    """Seed of the first run of each entrant: seeds that no earlier study had are fresh."""
     env_steps: int = 50_000
     """Environment steps of each run."""
     jobs: int = 1
@@ -68,11 +70,22 @@ class Compare:
         if self.seeds < 2:
             raise ValueError(f"seeds must be at least 2, not {self.seeds}: a single run shows no spread")
         check_ranges(self, env_steps=1, jobs=(1, 1024), test_tasks=1, pass_tasks=1, credit_group=1, seeds=(2, 10_000))
+        check_ranges(self, first_seed=(0, 2**63 - 1 - 10_000))
         check_ranges(self, pass_samples=0, credit_episodes=0, tune_env_steps=0)
 
     @property
     def folder(self) -> Path:
         return self.out or Path("runs") / f"compare-{self.env}"
+
+    @property
+    def run_seeds(self) -> range:
+        """The seeds of the compared runs."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
+    def tuning_seed(self) -> int:
+        """The seed of every tuning run, which no compared run has."""
+        return self.run_seeds.stop
 
     @property
     def measured(self) -> Measured:
@@ -138,7 +151,7 @@ class ComparisonPlan:
             for name, entrant in self._resolved(own, self.compare.tuning_steps, console).items():
                 if not entrant.train.eval_every:
                     raise UserError(f"entrant {name}: tuning needs evaluations on validation tasks: set eval_every")
-                run = replace(entrant, name=f"{name}-{i + 1}").run(parent, self.compare.seeds)
+                run = replace(entrant, name=f"{name}-{i + 1}").run(parent, self.compare.tuning_seed)
                 if any(_same(run, other) for other in result[name]):
                     raise UserError(f"tune: setting {i + 1} of {name} was tried before")
                 result[name].append(run)

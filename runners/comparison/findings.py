@@ -103,7 +103,7 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
         histories,
         over_all_turns(credit),
         turn_by_turn(credit),
-        {"compare": asdict(compare), "common": plan.common, "entrants": plan.own},
+        {"compare": asdict(compare), "tuning_seed": compare.tuning_seed, "common": plan.common, "entrants": plan.own},
     )
 
 

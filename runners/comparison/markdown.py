@@ -78,7 +78,7 @@ def markdown(result: Findings, pictures: Mapping[str, Sequence[tuple[str, str]]]
             for one in result.tried
         ]
         table = markdown_table(["entrant", "settings", "area", ""], rows)
-        parts += ["## Tuning", TUNING.format(seed=len(result.seeds)), table]
+        parts += ["## Tuning", TUNING.format(seed=result.settings["tuning_seed"]), table]
     parts += ["## What is measured"]
     parts += [f"- **{MEASURES[key].title}**: {MEASURES[key].about}." for key in result.keys if key in MEASURES]
     settings = yaml.safe_dump(plain(result.settings), sort_keys=False, allow_unicode=True)

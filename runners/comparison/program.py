@@ -82,7 +82,7 @@ def compare(plan: ComparisonPlan, console: Console) -> None:
     tried = tune(plan, console) if plan.tune else []
     entrants = plan.entrants(console, tried)
     # Seed by seed, so that a comparison that was stopped has pairs.
-    runs = [entrant.run(folder / "runs", seed) for seed in range(plan.compare.seeds) for entrant in entrants.values()]
+    runs = [entrant.run(folder / "runs", seed) for seed in plan.compare.run_seeds for entrant in entrants.values()]
     for run in runs:
         check(run)
     make_models(runs, console)

@@ -5,13 +5,14 @@ import torch
 from algorithm_trees import counted, world
 
 from algorithms.selfac import SelfAC
+from algorithms.turn_ppo import TurnPPO
 
 
-def test_the_critic_alone_is_the_critics_part_of_the_loss() -> None:
+@pytest.mark.parametrize("algorithm", [SelfAC(alpha=0.3), TurnPPO(value_coef=0.3)], ids=["selfac", "turn_ppo"])
+def test_the_critic_alone_is_the_critics_part_of_the_loss(algorithm: SelfAC | TurnPPO) -> None:
     w = world(4)
     batch = w.batch([counted(w, w.tree()) for _ in range(3)])
     logp, value = w.numbers()
-    algorithm = SelfAC(alpha=0.3)
     new = w.forward(batch, logp, value)
     only = algorithm.critic_only(batch, new)
     only.backward()

@@ -228,6 +228,15 @@ def test_log_ratios_out_of_all_bounds(algorithm: Algorithm[Any]) -> None:
         assert update(w, algorithm, trees)[1].abs().max() <= 1e3
 
 
+@each
+def test_its_loss_starts_from_the_old_policy_where_it_says_so(algorithm: Algorithm[Any]) -> None:
+    w = world(3, gap=0.5)
+    trees = groups(w)
+    one = update(w, algorithm, trees)
+    w.old = [logp - 0.1 * (i % 3) for i, logp in enumerate(w.old)]
+    assert differ(update(w, algorithm, trees), one) is algorithm.needs.ratios
+
+
 def test_they_are_all_there() -> None:
     assert {type(algorithm) for algorithm in EVERY.values()} == set(ALGORITHMS.values())
     assert GRPO() in EVERY.values()

@@ -17,7 +17,7 @@ def test_an_arm_is_compared_with_the_same_seeds() -> None:
         "S = 2, no correction": -0.3,
     }
     assert [holds for _, holds in conditions(off)] == [True], "what is only shown has no condition"
-    assert [holds for _, holds in conditions({"S = 1": -0.031})] == [False]
+    assert [holds for _, holds in conditions({"S = 1": -0.031, "S = 1, from the learner": -0.5})] == [False]
 
 
 def test_every_arm_is_a_run_of_its_own() -> None:

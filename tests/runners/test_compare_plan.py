@@ -81,6 +81,8 @@ def test_the_tuning_plays_with_a_seed_of_its_own(tmp_path: Path) -> None:
         name: [one["lr"] for one in tries] for name in ("selfac", "grpo")
     }
     assert {(run.seed, run.train.seed, run.train.env_steps) for mine in tried.values() for run in mine} == {(2, 2, 40)}
+    fresh = plan(tmp_path, *TWO, "--tune", str(file), "--first-seed", "100").compare
+    assert (list(fresh.run_seeds), fresh.tuning_seed) == ([100, 101], 102)
     with pytest.raises(UserError, match="setting 2 of selfac was tried before"):
         plan(tmp_path, *TWO, tune={"all": [{"lr": 1e-4} for _ in range(6)]})
     with pytest.raises(UserError, match="tried before"):  # the flag is above what is tried

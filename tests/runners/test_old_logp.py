@@ -1,14 +1,16 @@
 """Where an update's old log-probabilities come from: the engine, at no cost, or a forward pass of the trainer."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from run_cases import fingerprint, played, rows, settings, training
+from run_cases import fingerprint, gradient, played, rows, same, settings, training
 from test_learner import shifted
 
+from algorithms.formulas.mismatch import Correction
 from runners.command_line.errors import UserError
 from runners.run_folder.checkpoint import STATE, checkpoints
 from runners.settings.fitting import check_fit
@@ -65,7 +67,7 @@ def test_auto_waits_for_a_measurement_and_goes_back_when_the_two_part(tmp_path: 
 
 @pytest.mark.parametrize(
     "change",
-    [{"top_p": 0.9}, {"top_k": 5}, {"correction": "token_truncate"}, {"staleness": 1}, {"old_logp": OldLogp.TRAINER}],
+    [{"top_p": 0.9}, {"top_k": 5}, {"correction": "token_truncate"}, {"old_logp": OldLogp.TRAINER}],
 )
 def test_auto_takes_the_trainers_where_they_need_not_be_the_same(tmp_path: Path, change: dict[str, object]) -> None:
     with training(tmp_path / "run", *GRPO) as run:
@@ -83,10 +85,55 @@ def test_a_critic_is_read_in_the_trainers_pass(tmp_path: Path) -> None:
         check_fit(settings(tmp_path / "other", "--algo", "selfac", "--old-logp", "engine"))
 
 
-@pytest.mark.parametrize("argv", [("--correction", "token_mask"), ("--staleness", "1", "--workers", "1")])
-def test_what_compares_the_two_does_not_work_with_the_engines_alone(tmp_path: Path, argv: tuple[str, ...]) -> None:
+def test_what_compares_the_two_does_not_work_with_the_engines_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--old-logp engine takes the engine's numbers"):
-        settings(tmp_path / "run", "--algo", "grpo", "--old-logp", "engine", *argv)
+        settings(tmp_path / "run", "--algo", "grpo", "--old-logp", "engine", "--correction", "token_mask")
+
+
+STALE = ("--workers", "1", "--staleness", "1")
+
+
+@pytest.mark.parametrize("algo", ["grpo", "selfac"])
+def test_ratios_of_old_episodes_start_from_the_policy_that_played(tmp_path: Path, algo: str) -> None:
+    """Every token was half as likely when it was played, so its ratio is 2: what paid is beyond the clip of 1.2."""
+    with training(tmp_path / "run", "--algo", algo) as run:
+        learner, trees = run.learner, played(run)
+        learner.gap = None
+        fresh = gradient(learner, trees)
+        shifted(trees, -math.log(2))
+
+        def old(**change: object) -> list[torch.Tensor]:
+            learner.train = replace(run.train, workers="1", staleness=1, **change)  # type: ignore[arg-type]
+            return gradient(learner, trees)
+
+        assert learner.train.from_played is False and same(gradient(learner, trees), fresh)
+        ours = old()
+        assert learner.train.from_played and learner.starts_from_engine() is (algo == "grpo")
+        assert not same(ours, fresh)
+        assert same(old(old_logp=OldLogp.TRAINER), fresh) and not learner.train.from_played
+        learner.train = replace(run.train, workers="1", staleness=1)
+        row = learner.learn(2, trees).row
+        assert row["clip_fraction"] > 0.2 and row["mismatch_max_abs"] == pytest.approx(math.log(2), abs=1e-3)
+
+
+def test_what_learns_from_old_episodes_and_how(tmp_path: Path) -> None:
+    def made(*argv: str) -> tuple[bool, Correction]:
+        train = settings(tmp_path / "run", *STALE, *argv).train
+        return train.from_played, train.correction
+
+    assert made() == made("--old-logp", "engine") == made("--correction", "none") == (True, Correction.NONE)
+    assert made("--old-logp", "trainer") == made("--top-p", "0.9") == (False, Correction.TOKEN_TRUNCATE)
+    assert made("--old-logp", "trainer", "--correction", "none") == (False, Correction.NONE)
+    assert made("--correction", "token_mask") == (False, Correction.TOKEN_MASK)
+    settings(tmp_path / "run", *STALE, "--old-logp", "trainer", "--correction-high", "3")
+    with pytest.raises(UserError, match="--correction-high only works with a correction"):
+        settings(tmp_path / "run", *STALE, "--correction-high", "3")
+    for argv in (("--algo", "pacs"), ("--algo", "selfac", "--old-logp", "engine")):
+        check_fit(settings(tmp_path / "run", *STALE, *argv))
+    unlike = (*STALE, "--algo", "pacs", "--pacs.reward-method", "mean_logp")
+    with pytest.raises(UserError, match="has no ratio to the policy that played: add --old-logp trainer"):
+        check_fit(settings(tmp_path / "run", *unlike))
+    check_fit(settings(tmp_path / "run", *unlike, "--old-logp", "trainer"))
 
 
 @pytest.mark.runs

@@ -20,7 +20,6 @@ from agents.rollout.play import Played, rollout
 from agents.rollout.quota import Quota
 from agents.rollout.settings import FaultSettings
 from agents.tree.episode import EpisodeId, Job
-from algorithms.formulas.mismatch import Correction
 from runners.command_line.errors import UserError
 from runners.settings.fitting import check_fit
 from runners.settings.run_settings import Train, read_settings
@@ -243,7 +242,7 @@ def test_the_oldest_go_first() -> None:
 def test_its_settings() -> None:
     partial = ["--overprovision", "4", "--staleness", "1", "--partial-rollouts"]
     found = read_settings(partial).train
-    assert found.correction == Correction.TOKEN_TRUNCATE and found.ahead == 0
+    assert found.from_played and found.ahead == 0
     assert read_settings([*partial[:4], "--workers", "1"]).train.ahead == 1
     for argv, what in (
         (["--partial-rollouts"], "--partial-rollouts needs overprovision"),

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from agent_envs.core import Drill, Exercise, SettingsError, Task, TextEnv
 from agent_envs.identity.env import IdentityEnv
 from agents.text.chat import Chat
 from agents.tiny.tokenizer import build_tokenizer
+from agents.tree import Batch
 from agents.tree.packing import pack
+from runners.cloning import maximum_likelihood
 from runners.cloning.demonstrations import Demonstration, chain, drill_tree
 from runners.cloning.maximum_likelihood import _texts
 from runners.cloning.settings import PretrainSettings
@@ -60,6 +63,9 @@ def test_what_is_asked_acts_on_the_exercises_of_the_critic_only() -> None:
     assert PretrainSettings(predict=0.1, recall_prompt="").recall_prompt == ""
     with pytest.raises(ValueError, match="recall_prompt only works with recall or predict above 0"):
         PretrainSettings(recall_prompt="")
+    for without in ({}, {"recall": 0.1, "recall_prompt": ""}):
+        with pytest.raises(ValueError, match="recall_bare only works with recall above 0 and a recall_prompt"):
+            PretrainSettings(recall_bare=True, **without)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["read", "recall", "predict"])
@@ -103,3 +109,17 @@ def test_only_what_has_an_expert_can_be_cloned() -> None:
     env = type("Unshown", (IdentityEnv,), {"expert": TextEnv.expert})()
     with pytest.raises(SettingsError, match="identity has no scripted expert for behaviour cloning: name a model"):
         ensure_tiny([env], PretrainSettings(), Console(file=io.StringIO()))
+
+
+def test_every_other_step_recalls_without_a_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+
+    def watched(trees: Any, prompt: Any, **more: Any) -> Batch:
+        seen.append(bool(prompt))
+        return pack(trees, prompt, **more)
+
+    monkeypatch.setattr(maximum_likelihood, "pack", watched)
+    for bare in (True, False):
+        settings = PretrainSettings(recall=0.1, recall_bare=bare, demonstrations=4, steps=4)
+        _make([IdentityEnv()], settings, Console(quiet=True), tmp_path / str(bare))
+    assert seen == [True, False, True, False, True, True, True, True]

@@ -35,7 +35,7 @@ def trained(folder: Path, *argv: str, updates: int = 1) -> tuple[dict[str, Tenso
         return run.model.policy_state(), [p.detach().clone() for p in run.model.value_parameters()], row
 
 
-@pytest.mark.parametrize("algo", ["selfac", "naive_ac", "ppo"])
+@pytest.mark.parametrize("algo", ["selfac", "naive_ac", "ppo", "turn_ppo"])
 def test_the_critic_learns_again_and_the_policy_does_not(tmp_path: Path, algo: str) -> None:
     policy, critic, row = trained(tmp_path / "plain", "--algo", algo)
     same, other, again = trained(tmp_path / "replay", "--algo", algo, *REPLAY)
@@ -44,7 +44,7 @@ def test_the_critic_learns_again_and_the_policy_does_not(tmp_path: Path, algo: s
     assert all(moved) and "critic_replayed" in again and "critic_replayed" not in row
 
 
-@pytest.mark.parametrize("algo", ["selfac", "naive_ac", "ppo"])
+@pytest.mark.parametrize("algo", ["selfac", "naive_ac", "ppo", "turn_ppo"])
 @pytest.mark.parametrize("replay", [(), (*REPLAY, "--replay-body")])
 def test_at_first_the_critic_learns_alone(tmp_path: Path, algo: str, replay: tuple[str, ...]) -> None:
     if algo == "ppo":

@@ -13,7 +13,6 @@ from agents.rollout.play import Played
 from agents.rollout.settings import FaultSettings
 from agents.tree.episode import Episode, Job
 from agents.tree.tree import Kind, Node
-from algorithms.formulas.mismatch import Correction
 from runners.command_line.errors import UserError
 from runners.settings.run_settings import Train, read_settings
 from runners.training.ledger import Ledger, LedgerError
@@ -166,10 +165,6 @@ def test_what_was_played_ahead_of_the_end_is_dropped(small: Make) -> None:
 
 
 def test_its_settings() -> None:
-    assert read_settings(["--workers", "1", "--staleness", "1"]).train.correction == Correction.TOKEN_TRUNCATE
-    assert read_settings(["--workers", "1"]).train.correction == Correction.NONE
-    argv = ["--workers", "1", "--staleness", "2", "--correction"]
-    assert read_settings([*argv, "none"]).train.correction == Correction.NONE
-    assert read_settings([*argv[:-1], "--correction-high", "3"]).train.correction_high == 3
+    assert read_settings(["--workers", "1", "--staleness", "1"]).train.ahead == 1
     with pytest.raises(UserError, match=r"--staleness needs rollout workers: set --workers 1 or more"):
         read_settings(["--staleness", "1"])
