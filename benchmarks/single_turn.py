@@ -23,7 +23,7 @@ from agents.text.chat import Chat
 from agents.tree.episode import Job
 from agents.tree.merge import grow
 from algorithms.grpo import GRPO
-from runners.settings.run_settings import Train
+from runners.settings.train_settings import Train
 from runners.training.learner import Learner
 
 GROUP = 8

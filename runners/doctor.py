@@ -36,7 +36,8 @@ from runners.command_line.parse import parse
 from runners.command_line.plain import dump_json
 from runners.command_line.small_budget import VARIABLE
 from runners.reporting.hardware import hardware
-from runners.settings.run_settings import Train, parts_of, settings_of
+from runners.settings.run_settings import parts_of, settings_of
+from runners.settings.train_settings import Train
 
 PACKAGES = ("torch", "transformers", "peft", "gymnasium", "tokenizers")
 EXTRAS = {

@@ -29,7 +29,8 @@ from runners.command_line.errors import UserError
 from runners.command_line.interrupts import importing
 from runners.command_line.program import command
 from runners.settings.fitting import check_fit
-from runners.settings.run_settings import Train, read_settings
+from runners.settings.run_settings import read_settings
+from runners.settings.train_settings import Train
 
 if TYPE_CHECKING:
     from runners.training.run import Training

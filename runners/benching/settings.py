@@ -15,7 +15,7 @@ from runners.benching.suites import SUITES, Suite
 from runners.command_line.errors import UserError
 from runners.inference.evaluate_settings import Evaluate
 from runners.inference.evaluate_settings import parts_of as evaluate_parts
-from runners.settings.run_settings import DTYPES
+from runners.settings.train_settings import DTYPES
 
 
 class Baseline(StrEnum):

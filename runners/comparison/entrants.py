@@ -21,7 +21,8 @@ from runners.command_line.errors import UserError
 from runners.run_folder.runs import locate
 from runners.settings.fitting import check_fit
 from runners.settings.judge import judge_settings
-from runners.settings.run_settings import RunSettings, Train, parts_of, read_settings
+from runners.settings.run_settings import RunSettings, parts_of, read_settings
+from runners.settings.train_settings import Train
 
 Values = Mapping[str, Any]
 """Settings by name, as in a file: fields of Train at the top, each part under its name."""

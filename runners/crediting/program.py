@@ -34,8 +34,9 @@ from runners.run_folder.folder import write_whole
 from runners.run_folder.runs import SavedRun, locate
 from runners.settings.judge import judge_settings
 from runners.training.continuations import Continuations
+from runners.training.credited import Credited
 from runners.training.judging import Judging, local_judge, remote_judge
-from runners.training.learner import Credited, Learner
+from runners.training.learner import Learner
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from runners.crediting.played_values import PlayedValues
 from runners.statistics.accuracy import Vector, auc, auc_within, explained_variance, share_of, spearman
 from runners.statistics.intervals import Interval, over_tasks, task_draws
 from runners.statistics.turns import Passed, Turns, turns_of
-from runners.training.learner import Credited
+from runners.training.credited import Credited
 
 WHEN = ("base", "trained")
 TITLES = {

@@ -19,7 +19,7 @@ from runners.inference.settings import Agent, check_scorers
 from runners.inference.settings import parts_of as inference_parts
 from runners.run_folder.runs import SavedRun, read_run, run_folder
 from runners.settings.play_settings import check_envs, with_list
-from runners.settings.run_settings import DTYPES
+from runners.settings.train_settings import DTYPES
 
 
 @dataclass(frozen=True)

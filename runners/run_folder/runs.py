@@ -16,7 +16,8 @@ from agent_envs import registry
 from runners.command_line.errors import UserError
 from runners.command_line.interrupts import importing
 from runners.run_folder import checkpoint
-from runners.settings.run_settings import RunSettings, Train, read_settings
+from runners.settings.run_settings import RunSettings, read_settings
+from runners.settings.train_settings import Train
 
 if TYPE_CHECKING:
     from runners.loading.base_model import Base, BaseSpec

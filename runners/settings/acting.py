@@ -23,7 +23,7 @@ NAMED = {"algorithm": "algo", "engine": "engine", "agent": "agent"}
 
 
 class Choices(Protocol):
-    """What decides which parts act: these fields of `runners.settings.run_settings.Train`."""
+    """What decides which parts act: these fields of `runners.settings.train_settings.Train`."""
 
     @property
     def env(self) -> tuple[str, ...]: ...

@@ -10,7 +10,8 @@ from runners.command_line.errors import UserError
 from runners.settings.judge import judge_settings
 from runners.settings.learner_ranks import FSDP
 from runners.settings.old_logp import OldLogp
-from runners.settings.run_settings import RunSettings, Train
+from runners.settings.run_settings import RunSettings
+from runners.settings.train_settings import Train
 
 
 def check_fit(settings: RunSettings, *, begun: bool = False) -> None:

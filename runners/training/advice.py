@@ -6,7 +6,7 @@ from rich.console import Console
 
 from algorithms.formulas.mismatch import sampling_warning
 from runners.settings.old_logp import AGREE
-from runners.settings.run_settings import Train
+from runners.settings.train_settings import Train
 
 STUCK = 2
 """Updates in a row without anything to learn, after which that is said."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runners.command_line.program import command
 from runners.reporting.plots import GREY, plot
-from runners.settings.run_settings import Train
+from runners.settings.train_settings import Train
 from runners.training.evaluations import by_env
 from runners.training.phases import PHASES
 

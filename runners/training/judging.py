@@ -28,7 +28,8 @@ from runners.command_line.errors import UserError
 from runners.loading.base_model import Base, actor_of
 from runners.loading.engine import in_this_process
 from runners.run_folder.runs import locate
-from runners.settings.run_settings import RunSettings, Train
+from runners.settings.run_settings import RunSettings
+from runners.settings.train_settings import Train
 from runners.statistics.intervals import mean
 
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from agents.model.actor_critic import ActorCritic
-from agents.tree import Batch, Forward, Kind, Node
+from agents.tree import Batch, Forward
 from agents.tree.chunked_backward import backward, cut, forward_parts, with_graph
 from agents.tree.episode import EpisodeId
 from agents.tree.merge import Tree
@@ -39,22 +39,13 @@ from algorithms.formulas.mismatch import (
 from runners.command_line.errors import UserError
 from runners.run_folder.checkpoint import OPTIMIZER
 from runners.settings.old_logp import AGREE, OldLogp
-from runners.settings.run_settings import Train
+from runners.settings.train_settings import Train
 from runners.statistics.intervals import mean
+from runners.training.credited import Credited, credited
 from runners.training.replay import KEY, Kept, Replay
 
 KL_EVERY = 5
 """Updates between measurements of the divergence from the start, where the loss does not need it."""
-
-
-@dataclass(frozen=True)
-class Credited:
-    """Values of an episode's states and advantages of its actions, before the update."""
-
-    values: tuple[float | None, ...] | None
-    """V of every state, the last one included: of the critic, or of continuations; None without either."""
-    advantages: tuple[float, ...] | None
-    """One for each action; None for an algorithm that has none."""
 
 
 @dataclass
@@ -341,29 +332,11 @@ class Learner:
         return float(norm), finite
 
     def credited(self, piece: _Piece) -> dict[EpisodeId, Credited]:
-        """Values and advantages of every episode of a minibatch, read off its tree."""
-        nodes = [node for tree in piece.trees for node in tree.root.walk()]  # in the order in which they were packed
-        place = {id(n): i for kind in Kind for i, n in enumerate(n for n in nodes if n.kind is kind)}
+        """Values and advantages of every episode of a minibatch."""
         assert piece.old is not None
         adv_A = self.algorithm.action_advantage(piece.batch, piece.credit)
-        adv = None if adv_A is None else adv_A.tolist()
         value_S = piece.old.state_values(piece.batch)
-        value = None if value_S is None else value_S.tolist()
-        played = bool(self.algorithm.needs.continuations)
-
-        def values(states: Sequence[Node]) -> tuple[float | None, ...] | None:
-            if played:
-                return tuple(s.continued for s in states)
-            return None if value is None else tuple(value[place[id(s)]] for s in states)
-
-        return {
-            episode.job.id: Credited(
-                values((tree.root, *(s for _, s in path))),
-                None if adv is None else tuple(adv[place[id(a)]] for a, _ in path),
-            )
-            for tree in piece.trees
-            for episode, path in tree.paths
-        }
+        return credited(piece.trees, value_S, adv_A, played=bool(self.algorithm.needs.continuations))
 
     # -- what a checkpoint keeps ---------------------------------------------------------------------------------
 

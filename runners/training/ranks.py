@@ -32,7 +32,8 @@ from algorithms.base import Algorithm
 from runners.command_line.errors import UserError
 from runners.loading.base_model import BaseSpec, device_of
 from runners.settings.learner_ranks import FSDP, LearnerRanks
-from runners.settings.run_settings import RunSettings, Train
+from runners.settings.run_settings import RunSettings
+from runners.settings.train_settings import Train
 from runners.training.learner import Learned, Learner
 
 SERVE = "runners.training.serve_rank"

@@ -9,7 +9,7 @@ from agents.rollout.play import Played
 from agents.tree.episode import Episode, EpisodeId, Fault, Searched
 from runners.statistics.intervals import mean
 from runners.statistics.turns import FIRST_TOKENS
-from runners.training.learner import Credited
+from runners.training.credited import Credited
 from runners.training.searching import search_record
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from agents.tree.episode import Episode, EpisodeId, Fault
 from runners.run_folder.journal import Journal
 from runners.training.columns import columns_of
-from runners.training.learner import Credited
+from runners.training.credited import Credited
 from runners.training.records import outcome_record
 
 

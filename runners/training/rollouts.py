@@ -26,7 +26,7 @@ from agents.rollout.play import Played
 from agents.rollout.quota import Quota
 from agents.rollout.search.settings import SearchPlan
 from agents.tree.episode import Episode, EpisodeId, Fault, Job
-from runners.settings.run_settings import Train
+from runners.settings.train_settings import Train
 from runners.training.ledger import Ledger
 from runners.training.partial import FindJob, PartialRollouts
 from runners.training.resampling import resampled

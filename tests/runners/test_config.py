@@ -227,7 +227,8 @@ def test_every_setting_of_the_programs_is_read_back(tmp_path: Path) -> None:
     """The real settings of every environment and algorithm."""
     from agent_envs import registry
     from algorithms import ALGORITHMS
-    from runners.settings.run_settings import Train, parts_of
+    from runners.settings.run_settings import parts_of
+    from runners.settings.train_settings import Train
 
     # The parts of an environment and of an algorithm are apart: no pair of the two has settings of its own.
     for env, algo in zip_longest(registry.ENVS, ALGORITHMS):

@@ -20,7 +20,7 @@ from runners.command_line.errors import UserError
 from runners.crediting.program import measure, rows, scorers, show, write
 from runners.crediting.quality import WHEN, by_turn, counts, credited_turns, quality
 from runners.crediting.settings import Credit
-from runners.training.learner import Credited
+from runners.training.credited import Credited
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 SILENT = Console(file=io.StringIO(), width=200)

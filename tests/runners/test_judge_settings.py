@@ -14,7 +14,8 @@ from algorithms.adca import ADCA
 from runners.command_line.errors import UserError
 from runners.command_line.parse import parse
 from runners.command_line.plain import dump
-from runners.settings.run_settings import Train, parts_of
+from runners.settings.run_settings import parts_of
+from runners.settings.train_settings import Train
 
 BLOCK = """\
 # Semantic evaluation & ADCA-GRPO

@@ -20,7 +20,8 @@ from runners.command_line.parse import parse
 from runners.inference.evaluate_settings import Evaluate, envs_of
 from runners.pretrain import PretrainProgram
 from runners.served.settings import EvaluateServed
-from runners.settings.run_settings import Train, read_settings
+from runners.settings.run_settings import read_settings
+from runners.settings.train_settings import Train
 from runners.training.columns import COLUMNS, columns_of
 from runners.training.evaluations import by_env, summary_of, validated
 from runners.training.records import stats_by_env

@@ -10,7 +10,8 @@ from run_cases import gradient, played, training
 from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
 from runners.command_line.errors import UserError
-from runners.settings.run_settings import Train, read_settings
+from runners.settings.run_settings import read_settings
+from runners.settings.train_settings import Train
 from runners.training.advice import Advisor
 from runners.training.run import Training
 

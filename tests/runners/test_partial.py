@@ -22,7 +22,8 @@ from agents.rollout.settings import FaultSettings
 from agents.tree.episode import EpisodeId, Job
 from runners.command_line.errors import UserError
 from runners.settings.fitting import check_fit
-from runners.settings.run_settings import Train, read_settings
+from runners.settings.run_settings import read_settings
+from runners.settings.train_settings import Train
 from runners.training.budget import Budget
 from runners.training.ledger import Ledger
 from runners.training.partial import PartialRollouts

@@ -17,7 +17,8 @@ from runners.command_line.parse import named
 from runners.settings import pretrained
 from runners.settings.fitting import check_fit
 from runners.settings.pretrained import PRESETS, config_file, parameters, preset_of
-from runners.settings.run_settings import RunSettings, Train, read_settings
+from runners.settings.run_settings import RunSettings, read_settings
+from runners.settings.train_settings import Train
 from runners.training import start
 
 QWEN3 = {

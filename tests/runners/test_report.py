@@ -14,11 +14,11 @@ from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Fault, Job
 from runners.command_line.errors import UserError
 from runners.run_folder.folder import LOCK, fresh_folder, hold
-from runners.settings.run_settings import Train
+from runners.settings.train_settings import Train
 from runners.training.advice import Advisor
 from runners.training.closing import closing, draw_curve
 from runners.training.columns import COLUMNS
-from runners.training.learner import Credited
+from runners.training.credited import Credited
 from runners.training.report import Report, versions
 
 NAN = float("nan")

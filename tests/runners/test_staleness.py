@@ -14,7 +14,8 @@ from agents.rollout.settings import FaultSettings
 from agents.tree.episode import Episode, Job
 from agents.tree.tree import Kind, Node
 from runners.command_line.errors import UserError
-from runners.settings.run_settings import Train, read_settings
+from runners.settings.run_settings import read_settings
+from runners.settings.train_settings import Train
 from runners.training.ledger import Ledger, LedgerError
 from runners.training.rollouts import Plans, Rollout, Rollouts
 from runners.training.stream import TaskStream

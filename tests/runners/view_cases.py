@@ -16,8 +16,9 @@ from agents.tree import Kind, Node
 from agents.tree.episode import Episode, Fault, Job
 from runners.command_line.parse import parse
 from runners.command_line.plain import dump, dump_json
-from runners.settings.run_settings import Train, parts_of
-from runners.training.learner import Credited
+from runners.settings.run_settings import parts_of
+from runners.settings.train_settings import Train
+from runners.training.credited import Credited
 from runners.training.report import Report
 
 ATTACK = (
