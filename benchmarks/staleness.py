@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 
 if __package__ in (None, ""):
@@ -70,6 +71,10 @@ class Trained:
     """Share of the time of all updates in which the learner waited for episodes."""
     lag: float
     """Age of the oldest policy that an update learned from, mean over updates."""
+    kl: float
+    """Largest divergence from the policy that the run began with, in nats a token."""
+    fall: float
+    """Most by which an update's success lay below that of an earlier one."""
     seconds: float
 
 
@@ -92,7 +97,10 @@ def trained(settings: Staleness, arm: str, seed: int) -> Trained:
     waiting = sum(row["seconds_rollout"] for row in rows)
     sampled, greedy = (summary["final"][mode]["mean"] for mode in ("sampled", "greedy"))
     lag = mean([row.get("lag", 0.0) for row in rows])
-    return Trained(sampled, greedy, waiting / (waiting + learning), lag, summary["seconds"])
+    success = [row["success"] for row in rows]
+    fall = max(best - one for best, one in zip(accumulate(success, max), success, strict=True))
+    waited, kl = waiting / (waiting + learning), max(row.get("kl", 0.0) for row in rows)
+    return Trained(sampled, greedy, waited, lag, kl, fall, summary["seconds"])
 
 
 def differences(runs: Mapping[str, Sequence[Trained]]) -> dict[str, float]:
@@ -114,13 +122,14 @@ def conditions(off: Mapping[str, float]) -> Iterator[tuple[str, bool]]:
 
 def shown(runs: Mapping[str, Sequence[Trained]], off: Mapping[str, float], console: Console) -> None:
     table = Table(title="wiki: final success on test tasks by seed, and what the learner waited")
-    for name in ("", "sampled", "greedy", "mean against S = 0", "waited", "lag", "seconds"):
+    for name in ("", "sampled", "greedy", "mean against S = 0", "largest KL", "fall", "waited", "lag", "seconds"):
         table.add_column(name)
     for arm, of_arm in runs.items():
         columns = [" ".join(f"{getattr(one, name):.3f}" for one in of_arm) for name in ("sampled", "greedy")]
+        far = [f"{max(getattr(one, name) for one in of_arm):.3f}" for name in ("kl", "fall")]
         against = f"{off[arm]:+.3f}" if arm in off else ""
         waited, lag, seconds = (mean([getattr(one, name) for one in of_arm]) for name in ("waited", "lag", "seconds"))
-        table.add_row(arm, *columns, against, f"{waited:.2f}", f"{lag:.2f}", f"{seconds:.0f}")
+        table.add_row(arm, *columns, against, *far, f"{waited:.2f}", f"{lag:.2f}", f"{seconds:.0f}")
     console.print(table)
 
 

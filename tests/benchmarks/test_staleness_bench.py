@@ -7,7 +7,7 @@ from runners.settings.run_settings import read_settings
 
 
 def of(*sampled: float) -> list[Trained]:
-    return [Trained(success, 0.0, 0.0, 0.0, 0.0) for success in sampled]
+    return [Trained(success, *[0.0] * 6) for success in sampled]
 
 
 def test_an_arm_is_compared_with_the_same_seeds() -> None:
