@@ -4,17 +4,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from env_packages import skip_without
 
 from agent_envs import registry
 from agent_envs.core import SettingsError, TextEnv
 from runners.evaluation.random_agents import random_agent, valid_turn
 
-LISTING = ("babyai", "corridor", "gym", "identity", "puzzle")
+LISTING = ("babyai", "corridor", "gym", "identity", "puzzle", "textworld")
 
 
 def begun(name: str) -> TextEnv:
-    if name == "babyai":
-        pytest.importorskip("minigrid")
+    skip_without(name)
     env = registry.make(name)
     env.reset(seed=0, options={"split": "test"})
     return env

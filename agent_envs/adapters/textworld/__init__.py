@@ -1,0 +1,1 @@
+"""TextWorld: games that are generated from a seed (extra `textworld`)."""
