@@ -1,4 +1,5 @@
-# Everything in its own .venv; nothing else is needed than make and Python 3.11 or later.
+# Everything in its own .venv; nothing else is needed than make, Python 3.11 or later and a C compiler (for jericho, which
+# TextWorld imports).
 #
 #   make train            set up if needed, then train on the wiki (make train ARGS="--algo grpo --seed 1")
 #   make test             set up if needed, then run the tests (make test ARGS="-k wiki")
