@@ -11,6 +11,7 @@ from env_packages import skip_without
 
 import agent_envs
 from agent_envs.actions import Action
+from agent_envs.adapters.textworld.config import Name, TextWorldConfig
 from agent_envs.code.config import CodeConfig
 from agent_envs.contract.check import ContractError, check_text_env
 from agent_envs.core import Outcome, SettingsError, Task, TaskSet, TextEnv
@@ -30,6 +31,7 @@ def test_registered_environments_keep_the_contract(name: str, small: WikiConfig)
         "wiki_python": WikiPythonConfig(**asdict(small)),
         "research": ResearchConfig(train_worlds=6, valid_worlds=3, test_worlds=4, questions=12),
         "code": CodeConfig(turns=8, max_turns=10),
+        "textworld": TextWorldConfig(Name.COIN, level=3, train_tasks=50, held_out_tasks=10),
     }
     config = quick.get(name)
     check_text_env(lambda: agent_envs.make(name, config), tasks=2 if name == "code" else 4)

@@ -27,8 +27,8 @@ class Objective(StrEnum):
     """Every action of the quest, in its order."""
 
 
-LEVELS = {Name.COIN: 20, Name.TREASURE: 20, Name.QUEST: 10}
-"""The highest level of each kind: larger games take seconds to generate."""
+LEVELS = {Name.COIN: 20, Name.TREASURE: 15, Name.QUEST: 8}
+"""The highest level of each kind: a larger game takes up to seconds to generate."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TextWorldConfig:
     """The kind of games."""
     level: int = 5
     """Size of the games. coin: rooms of the chain, each with a dead end; treasure: TextWorld's level, 1 to 10 in five
-    rooms, 11 to 20 in ten with doors and chests; quest: actions of the quest."""
+    rooms, 11 to 15 in ten with doors and chests; quest: actions of the quest."""
     objective: Objective = Objective.GOAL
     """How much the objective tells: the last action of the quest, or every action in order."""
     train_tasks: int = 5000
