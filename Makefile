@@ -1,5 +1,4 @@
-# Everything in its own .venv; nothing else is needed than make, Python 3.11 or later and a C compiler (for jericho, which
-# TextWorld imports).
+# Everything in its own .venv; nothing else is needed than make and Python 3.11 or later.
 #
 #   make train            set up if needed, then train on the wiki (make train ARGS="--algo grpo --seed 1")
 #   make test             set up if needed, then run the tests (make test ARGS="-k wiki")
@@ -24,7 +23,7 @@ $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "error: Python 3.11 or later is needed: make PYTHON=python3.11 install")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install torch==2.13.0
-	$(BIN)/python -m pip install -e '.[dev,babyai,geo,math,mcp,reasoning-gym,textworld,textworld-express,docker,wikipedia,zim]'
+	$(BIN)/python -m pip install -e '.[dev,babyai,geo,math,mcp,reasoning-gym,textworld-express,docker,wikipedia,zim]'
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target .templates trl==1.16.0  # its chat templates, for tests
 	@touch $@
 
