@@ -67,13 +67,14 @@ def _wander(env: TextEnv, task: Task, seed: int) -> None:
         over = False
         while not over:
             if _tell(env) == 0 and env.has_expert:
-                need(not _expert_succeeds(env.fork()), env, "the oracle tells 0 where the expert still succeeds")
+                need(not expert_succeeds(env.fork()), env, "the oracle tells 0 where the expert still succeeds")
             lost = rng.random() < share or not env.has_expert
             text = idle(env) if lost else env.expert(flaw=0.5, rng=rng)
             over = any(env.step(text)[2:4])
 
 
-def _expert_succeeds(env: TextEnv) -> bool:
+def expert_succeeds(env: TextEnv) -> bool:
+    """Whether the expert, from here on, plays to a success. The episode is over then."""
     while True:
         _, _, terminated, truncated, info = env.step(env.expert())
         if terminated or truncated:

@@ -17,6 +17,7 @@ from agent_envs.adapters.textworld.config import Name, Objective, TextWorldConfi
 from agent_envs.adapters.textworld.env import TextWorldEnv, mistaken
 from agent_envs.adapters.textworld.game import TextGame
 from agent_envs.contract.check import check_text_env
+from agent_envs.contract.oracle import expert_succeeds
 from agent_envs.core import SettingsError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,11 +68,7 @@ def won(env: TextWorldEnv, number: int, rng: np.random.Generator) -> bool | None
         turns = env.valid_turns()
         if env.step(env.expert() if rng.random() < 0.3 else turns[int(rng.integers(len(turns)))])[2]:
             return None
-    over, info = False, {"success": False}
-    while not over:
-        _, _, terminated, truncated, info = env.step(env.expert())
-        over = terminated or truncated
-    return bool(info["success"])
+    return expert_succeeds(env)
 
 
 def test_with_the_walkthrough_from_the_start_it_would_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from agent_envs.adapters.textworld_express.env import TextWorldExpressEnv
 from agent_envs.adapters.textworld_express.server import server
 from agent_envs.adapters.textworld_express.view import exits_of, room_of, useful
 from agent_envs.contract.check import check_text_env
+from agent_envs.contract.oracle import expert_succeeds
 from agent_envs.core import BackendUnavailable, SettingsError
 
 
@@ -61,11 +62,7 @@ def won(env: TextWorldExpressEnv, number: int, rng: np.random.Generator) -> bool
             continue  # what is eaten is lost
         if env.step(env.expert() if rng.random() < 0.4 else render("ACT", action))[2]:
             return None
-    over, info = False, {"success": False}
-    while not over:
-        _, _, terminated, truncated, info = env.step(env.expert())
-        over = terminated or truncated
-    return bool(info["success"])
+    return expert_succeeds(env)
 
 
 @pytest.mark.parametrize("name", list(Name))

@@ -5,22 +5,22 @@ anything else is refused before the game sees it. Success and failure are the ga
 TextWorld's winning policy, which is tracked from every state; its flawed twin walks past what it should take or use.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 
-from agent_envs.actions import Action, ActionError, render
-from agent_envs.adapters.adapted import AdaptedEnv, Game, take
+from agent_envs.actions import render
+from agent_envs.adapters.adapted import Game
+from agent_envs.adapters.listed import ListedEnv
 from agent_envs.adapters.textworld.config import TextWorldConfig
 from agent_envs.adapters.textworld.game import TextGame
-from agent_envs.core import Outcome
 
 WORDS = ("go", "north", "south", "east", "west", "take", "drop", "open", "unlock", "coin", "carrying", "from", "floor")
 
 
-class TextWorldEnv(AdaptedEnv):
+class TextWorldEnv(ListedEnv):
     """Play a game of TextWorld: `ACT(go north)`. The reward is 1 when it is won."""
 
     name: ClassVar[str] = "textworld"
@@ -44,27 +44,11 @@ class TextWorldEnv(AdaptedEnv):
         assert isinstance(env, TextGame)
         return env.place.commands
 
-    def valid_turns(self) -> Sequence[str]:
-        return [render("ACT", name) for name in self.action_names(self._state.env)]
-
     def succeeded(self, game: Game, info: dict[str, Any]) -> bool:
         return text_game(game).won
 
-    def _act(self, action: Action) -> Outcome:
-        game: Game = self._state
-        known = {one.casefold(): one for one in self.action_names(game.env)}
-        wanted = known.get(" ".join(action.args.casefold().split()))
-        if wanted is None:
-            raise ActionError(f"that cannot be done now; what can is {', '.join(known.values())}")
-        reward, over, info = take(game, wanted)
-        success = over and self.succeeded(game, info)
-        return Outcome(self.shown(game), reward, terminated=over, success=success)
-
-    def _metrics(self, *, over: bool) -> Mapping[str, float]:
-        return {"score": text_game(self._state).score} if over else {}
-
-    def instructions(self, language: str) -> str:
-        return "You play a text game. An action is one of those that are possible now, word for word."
+    def score(self, game: Game) -> float:
+        return text_game(game).score
 
     def lexicon(self) -> Sequence[str]:
         return WORDS

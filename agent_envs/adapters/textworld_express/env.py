@@ -4,25 +4,25 @@ An action is one of those that the game lists; anything else is refused before t
 own verdict, and so is failure, which ends the episode. The expert follows a plan for the seed and finds back to it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 
-from agent_envs.actions import Action, ActionError, render
-from agent_envs.adapters.adapted import AdaptedEnv, Game, take
+from agent_envs.actions import render
+from agent_envs.adapters.adapted import Game
+from agent_envs.adapters.listed import ListedEnv
 from agent_envs.adapters.textworld_express.config import BLOCK, GameOutcome, TextWorldExpressConfig
 from agent_envs.adapters.textworld_express.expert import next_action
 from agent_envs.adapters.textworld_express.game import Played, TextGame
 from agent_envs.adapters.textworld_express.mistakes import mistaken
 from agent_envs.adapters.textworld_express.plan import plan_of
 from agent_envs.adapters.textworld_express.view import DIRECTIONS, shown, useful
-from agent_envs.core import Outcome
 
 
-class TextWorldExpressEnv(AdaptedEnv):
+class TextWorldExpressEnv(ListedEnv):
     """Play a game of TextWorld-Express: `ACT(open door to north)`. The reward is 1 when it is won."""
 
     name: ClassVar[str] = "textworld_express"
@@ -44,9 +44,6 @@ class TextWorldExpressEnv(AdaptedEnv):
         assert isinstance(env, TextGame)
         return env.played.reply.valid
 
-    def valid_turns(self) -> Sequence[str]:
-        return [render("ACT", name) for name in self.action_names(self._state.env)]
-
     def succeeded(self, game: Game, info: dict[str, Any]) -> bool:
         return played(game).reply.success
 
@@ -56,21 +53,11 @@ class TextWorldExpressEnv(AdaptedEnv):
     def _copy_state(self, state: Game) -> Game:
         return self.replayed(state)
 
-    def _act(self, action: Action) -> Outcome:
-        game: Game = self._state
-        known = {one.casefold(): one for one in self.action_names(game.env)}
-        wanted = known.get(" ".join(action.args.casefold().split()))
-        if wanted is None:
-            raise ActionError(f"that cannot be done now; what can is {', '.join(useful(played(game).reply))}")
-        reward, over, info = take(game, wanted)
-        success = over and self.succeeded(game, info)
-        return Outcome(self.shown(game), self.paid(reward, success), terminated=over, success=success)
+    def offered(self, game: Game) -> Sequence[str]:
+        return useful(played(game).reply)
 
-    def _metrics(self, *, over: bool) -> Mapping[str, float]:
-        return {"score": played(self._state).reply.score} if over else {}
-
-    def instructions(self, language: str) -> str:
-        return "You play a text game. An action is one of those that are possible now, word for word."
+    def score(self, game: Game) -> float:
+        return played(game).reply.score
 
     def lexicon(self) -> Sequence[str]:
         return ("move", "open door to", "take", "put", "coin", "room", *DIRECTIONS)
