@@ -22,6 +22,7 @@ ENVS: dict[str, str] = {
     "code": "agent_envs.code.env:CodeEnv",
     "corridor": "agent_envs.corridor.env:CorridorEnv",
     "gym": "agent_envs.adapters.gym.env:GymEnv",
+    "household": "agent_envs.adapters.household.env:HouseholdEnv",
     "identity": "agent_envs.identity.env:IdentityEnv",
     "math": "agent_envs.math.env:MathEnv",
     "puzzle": "agent_envs.puzzle.env:PuzzleEnv",

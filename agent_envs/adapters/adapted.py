@@ -107,11 +107,11 @@ class AdaptedEnv(TextEnv):
         names = self.action_names(env) if isinstance(env.action_space, spaces.Discrete) else ()
         return [render("ACT", name) for name in names]
 
-    def _copy_state(self, state: Game) -> Game:
+    def _copy_state(self, state: Game | None) -> Game | None:
         try:
             return copy.deepcopy(state)
         except Exception:  # handles and generators cannot be copied, and say so in many ways
-            return self.replayed(state)
+            return state and self.replayed(state)
 
     def replayed(self, state: Game) -> Game:
         """A new episode that took the same actions. Raises BackendUnavailable where it came to show something else."""

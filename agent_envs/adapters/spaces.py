@@ -79,10 +79,12 @@ def action_of(space: spaces.Space[Any], text: str, names: Sequence[str]) -> Any:
     if isinstance(space, spaces.Text) and space.contains(text):
         return text
     try:
-        value = np.asarray(json.loads(text[:_LONGEST]), dtype=space.dtype)
+        written = np.asarray(json.loads(text[:_LONGEST]), dtype=np.float64)
+        value = written.astype(space.dtype) if np.isfinite(written).all() else None
     except (ValueError, TypeError, OverflowError, RecursionError):
         value = None
-    if value is None or not space.contains(value):
+    # A whole number that was not written as one would be rounded.
+    if value is None or not space.contains(value) or (value.dtype.kind in "iu" and (value != written).any()):
         raise ActionError(f"an action is {form_of(space)}")
     return value
 
@@ -95,7 +97,7 @@ def form_of(space: spaces.Space[Any]) -> str:
     if isinstance(space, spaces.Box):
         return f"a JSON list of {shape} numbers from {_rows(space.low)} to {_rows(space.high)}"
     if isinstance(space, spaces.MultiDiscrete):
-        return f"a JSON list of whole numbers from 0, each below {_rows(space.nvec)}"
+        return f"a JSON list of whole numbers from {_rows(space.start)}, each below {_rows(space.start + space.nvec)}"
     return f"a JSON list of {shape} zeros and ones"
 
 

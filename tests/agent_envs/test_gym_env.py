@@ -10,7 +10,7 @@ from gymnasium import spaces
 from agent_envs.actions import ActionError
 from agent_envs.adapters.gym.config import GymConfig, GymReward, GymView
 from agent_envs.adapters.gym.env import GymEnv
-from agent_envs.adapters.spaces import action_of, check_actions, check_readable, text_of
+from agent_envs.adapters.spaces import action_of, check_actions, check_readable, form_of, text_of
 from agent_envs.contract.check import ContractError, check_text_env
 from agent_envs.core import BackendUnavailable, SettingsError
 
@@ -51,6 +51,26 @@ def test_text_as_actions(space: spaces.Space[Any], text: str, value: Any) -> Non
     check_actions(space, "it")
     found = action_of(space, text, ("left", "up", "down"))
     assert np.array_equal(found, value) and space.contains(found)
+
+
+@pytest.mark.parametrize(
+    "space, text",
+    [
+        (spaces.MultiDiscrete([2, 3]), "[0.9, 1.9]"),
+        (spaces.MultiBinary(2), "[0.5, true]"),
+        (spaces.Box(0, 9, (1,), np.int64), "[2.5]"),
+        (spaces.Box(-np.inf, np.inf, (1,), np.float32), "[Infinity]"),
+    ],
+)
+def test_no_number_is_rounded_to_an_action(space: spaces.Space[Any], text: str) -> None:
+    with pytest.raises(ActionError, match="an action is a JSON list"):
+        action_of(space, text, ())
+
+
+def test_whole_numbers_have_their_own_start() -> None:
+    space = spaces.MultiDiscrete([2, 3], start=[1, -1])
+    assert form_of(space) == "a JSON list of whole numbers from 1 -1, each below 3 2"
+    assert action_of(space, "[2, 1]", ()).tolist() == [2, 1]
 
 
 @pytest.mark.parametrize("text", ["", "3", "[3]", "[0.5, 0.5]", "[NaN]", "[1e999]", "x", "[" * 5000, "[[0.5]]", "null"])
@@ -149,6 +169,7 @@ def test_an_expert_can_be_named() -> None:
         ({"describe": "gym_cases:nothing"}, "there is no gym_cases:nothing"),
         ({"describe": "gym_cases"}, "name a function as module:function"),
         ({"describe": "gym_cases:NOT_A_FUNCTION"}, "is no function"),
+        ({"describe": "./view.py:text"}, "TypeError.*name a function as module:function"),
     ],
 )
 def test_what_cannot_be_played_is_said_in_one_line(settings: dict[str, Any], message: str) -> None:

@@ -12,9 +12,10 @@ import pytest
 from env_packages import skip_without
 
 from agent_envs.actions import render
+from agent_envs.adapters.listed import mistaken
 from agent_envs.adapters.textworld import generate
 from agent_envs.adapters.textworld.config import Name, Objective, TextWorldConfig
-from agent_envs.adapters.textworld.env import TextWorldEnv, mistaken
+from agent_envs.adapters.textworld.env import TextWorldEnv
 from agent_envs.adapters.textworld.game import TextGame
 from agent_envs.contract.check import check_text_env
 from agent_envs.contract.oracle import expert_succeeds

@@ -133,6 +133,23 @@ def test_hosts_play_it() -> None:
         assert one.step("ACT(look around)") == one.fork().step("ACT(look around)") == other.step("ACT(look around)")
 
 
+def test_who_finds_a_server_gone_forgets_no_other_one() -> None:
+    one, other = TextGame("coin", ""), TextGame("coin", "")
+    one.reset(seed=0)
+    other.reset(seed=1)
+    first = module.server()
+    first.process.kill()
+    first.process.wait()
+    with pytest.raises(BackendUnavailable, match="has ended"):
+        one.step("look around")
+    one = TextGame("coin", "")
+    one.reset(seed=0)
+    second = module.server()
+    with pytest.raises(BackendUnavailable, match="has ended"):
+        other.step("look around")
+    assert module.server() is second is not first, "and starts no third one"
+
+
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module._server.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -43,8 +43,8 @@ class GymConfig:
     goal: str = ""
     """What the agent is to do, in a sentence or two; by default the first paragraph of the environment's docstring."""
     success: float | None = None
-    """Return from which an episode is a success, where the environment's info has no is_success; by default the
-    environment's reward threshold, or anything above 0."""
+    """Return from which an episode is a success, where the environment's info has neither is_success nor success; by
+    default the environment's reward threshold, or anything above 0."""
     outcome: GymReward = GymReward.OWN
     """What is paid: the environment's own rewards, or 1 for a success at the end."""
     expert: str = ""

@@ -140,8 +140,9 @@ def _named(place: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SettingsError(f"gym: there is no {place} ({error}): name a function as module:function") from None
+    except Exception as error:  # a module of somebody may raise anything
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise SettingsError(f"gym: there is no {place} ({why:.300}): name a function as module:function") from None
     if not callable(found):
         raise SettingsError(f"gym: {place} is no function")
     return found

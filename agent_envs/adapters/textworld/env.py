@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import gymnasium
-import numpy as np
 
-from agent_envs.actions import render
 from agent_envs.adapters.adapted import Game
 from agent_envs.adapters.listed import ListedEnv
 from agent_envs.adapters.textworld.config import TextWorldConfig
@@ -53,26 +51,10 @@ class TextWorldEnv(ListedEnv):
     def lexicon(self) -> Sequence[str]:
         return WORDS
 
-    def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
-        """The next command of the winning policy; flawed, another one where it should do more than walk."""
-        if flaw > 0 and rng is None:
-            raise ValueError("an expert with a flaw needs an rng")
+    def advised(self) -> str:
+        """The next command of the winning policy."""
         now = text_game(self._state)
-        command = (now.policy or now.place.commands)[0]
-        if rng is not None and rng.random() < flaw:
-            command = mistaken(command, now.place.commands, rng)
-        return render("ACT", command)
-
-
-def mistaken(command: str, commands: Sequence[str], rng: np.random.Generator) -> str:
-    """What the flawed demonstrator does instead: it walks past what it should take or use.
-
-    Where there is no way out it does something else there.
-    """
-    if command.startswith("go "):
-        return command
-    others = [one for one in commands if one.startswith("go ")] or [one for one in commands if one != command]
-    return others[int(rng.integers(len(others)))] if others else command
+        return (now.policy or now.place.commands)[0]
 
 
 def text_game(game: Game) -> TextGame:

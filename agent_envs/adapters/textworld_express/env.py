@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 
-from agent_envs.actions import render
 from agent_envs.adapters.adapted import Game
 from agent_envs.adapters.listed import ListedEnv
 from agent_envs.adapters.textworld_express.config import BLOCK, GameOutcome, TextWorldExpressConfig
@@ -50,8 +49,8 @@ class TextWorldExpressEnv(ListedEnv):
     def paid(self, reward: float, success: bool) -> float:
         return float(success) if self.config.outcome == GameOutcome.SUCCESS else reward
 
-    def _copy_state(self, state: Game) -> Game:
-        return self.replayed(state)
+    def _copy_state(self, state: Game | None) -> Game | None:
+        return state and self.replayed(state)
 
     def offered(self, game: Game) -> Sequence[str]:
         return useful(played(game).reply)
@@ -62,15 +61,14 @@ class TextWorldExpressEnv(ListedEnv):
     def lexicon(self) -> Sequence[str]:
         return ("move", "open door to", "take", "put", "coin", "room", *DIRECTIONS)
 
-    def expert(self, *, flaw: float = 0.0, rng: np.random.Generator | None = None) -> str:
-        """The next action of the plan, or back to it; flawed, another one where it should take a thing."""
-        if flaw > 0 and rng is None:
-            raise ValueError("an expert with a flaw needs an rng")
+    def advised(self) -> str:
+        """The next action of the plan, or back to it."""
         now = played(self._state)
-        action = next_action(self._plan(now.seed), now.steps, now.reply.valid)
-        if rng is not None and rng.random() < flaw:
-            action = mistaken(action, now, rng)
-        return render("ACT", action)
+        return next_action(self._plan(now.seed), now.steps, now.reply.valid)
+
+    def misled(self, command: str, rng: np.random.Generator) -> str:
+        """Another action where it should take a thing."""
+        return mistaken(command, played(self._state), rng)
 
     def _plan(self, seed: int) -> tuple[str, ...]:
         if seed not in self._plans:

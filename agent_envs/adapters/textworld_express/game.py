@@ -85,7 +85,7 @@ class TextGame(gymnasium.Env[str, str]):
         """Takes an action. Raises BackendUnavailable."""
         before = self.played.reply
         seat = self._taken()
-        with seat.lock, talking():
+        with seat.lock, talking(seat.server):
             if seat.owner is not self:
                 self._again()
             now = reply_of(seat.interface.stepJSON(action))
@@ -97,8 +97,9 @@ class TextGame(gymnasium.Env[str, str]):
     def gold(self, seed: int) -> Sequence[str]:
         """The package's own solution of a seed. Raises BackendUnavailable."""
         self._played = self._begun(seed, gold=True)
-        with talking():
-            return [str(action) for action in self._taken().interface.getGoldActionSequence()]
+        seat = self._taken()
+        with talking(seat.server):
+            return [str(action) for action in seat.interface.getGoldActionSequence()]
 
     def close(self) -> None:
         if self._seat is not None and self.game not in SHARING:
@@ -118,7 +119,7 @@ class TextGame(gymnasium.Env[str, str]):
     def _begun(self, seed: int, *, gold: bool = False) -> Played:
         seat = self._taken()
         try:
-            with seat.lock, talking():
+            with seat.lock, talking(seat.server):
                 seat.owner = self
                 reply = reply_of(seat.interface.generateNewGameJSON(seed, FOLDS[seed // BLOCK], gold))
                 task = " ".join(str(seat.interface.getTaskDescription()).split())

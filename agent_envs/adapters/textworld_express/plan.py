@@ -1,7 +1,8 @@
 """Solutions of a game from its beginning.
 
 Invariant: a plan depends on the game and the seed only. Six games ship such a one. The other two, `coin` and `twc`,
-ship a walk at random, another one each time: of it only what is put where is used, and the way is found here.
+ship a walk at random, another one each time: of it only the things that are put away are used. Where each belongs and
+the way are found here.
 """
 
 import re
@@ -10,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from agent_envs.adapters.textworld_express.config import Name
 from agent_envs.adapters.textworld_express.game import TextGame
 from agent_envs.adapters.textworld_express.survey import OPPOSITE, House, Room, survey
+from agent_envs.adapters.textworld_express.view import room_of
 
 _NEEDLESS = ("close ", "look around", "task")
-_PUT = re.compile(r"put (.+) in (.+)")
+_PUT = re.compile(r"put (.+) in .+")
 _CAPACITY = re.compile(r"maximum capacity is (\d+) items")
 
 
@@ -26,8 +28,36 @@ def plan_of(game: TextGame, seed: int) -> tuple[str, ...]:
     gold = game.gold(seed)
     if game.game != Name.TWC:
         return straight([action for action in gold if not action.startswith(_NEEDLESS)])
-    homes = {found[1]: found[2] for action in gold if (found := _PUT.fullmatch(action))}
-    return tidied(survey(game, seed), homes, _capacity(game.played.reply.inventory))
+    things = {found[1] for action in gold if (found := _PUT.fullmatch(action))}
+    house, capacity = survey(game, seed), _capacity(game.played.reply.inventory)
+    return tidied(house, {thing: home(game, house, thing) for thing in sorted(things)}, capacity)
+
+
+def home(game: TextGame, house: House, thing: str) -> str:
+    """The place nearest to a thing for which the game pays; the thing is left there. Raises BackendUnavailable.
+
+    All doors are open, and the thing lies where it did at the beginning. Some things have several places.
+    """
+
+    def go(name: str) -> None:
+        for way in house.nearest(room_of(game.played.reply.look), [name]):
+            game.step(f"move {way}")
+
+    take = f"take {thing}"
+    start = next(name for name, room in house.rooms.items() if take in room.valid)
+    go(start)
+    game.step(take)
+    for name in sorted(house.rooms, key=lambda name: (len(house.nearest(start, [name])), name)):
+        go(name)
+        for action in game.played.reply.valid:
+            if action.startswith("open "):
+                game.step(action)
+        for put in [action for action in game.played.reply.valid if action.startswith(f"put {thing} in ")]:
+            _, paid, *_ = game.step(put)
+            if paid > 0:
+                return put.removeprefix(f"put {thing} in ")
+            game.step(take)
+    raise LookupError(f"no place for {thing} in the house of seed {game.played.seed}")
 
 
 def straight(actions: Sequence[str]) -> tuple[str, ...]:

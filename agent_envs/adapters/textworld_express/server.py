@@ -35,6 +35,7 @@ class Seat:
     """One of the server's players: it plays one game at a time."""
 
     interface: Any
+    server: "Server"
     home: list["Seat"]
     """Seats that have the same game loaded and that nobody uses."""
     owner: object = None
@@ -61,12 +62,12 @@ class Server:
         home = self.idle[game, params]
         with suppress(IndexError):
             return home.pop()
-        with talking():
+        with talking(self):
             interface = self.gateway.jvm.textworldexpress.runtime.PythonInterface()
             refused = interface.load(game, params)
         if refused:
             raise SettingsError(f"textworld_express: {game}: {' '.join(str(refused).split())}")
-        return Seat(interface, home)
+        return Seat(interface, self, home)
 
     def stop(self) -> None:
         """Ends the process."""
@@ -115,15 +116,17 @@ def _jar() -> Path:
 
 
 @contextmanager
-def talking() -> Iterator[None]:
-    """Around calls of the server. Raises Failed where its code raises, and BackendUnavailable where it is gone: the
-    next game then starts another one."""
+def talking(to: Server) -> Iterator[None]:
+    """Around calls of a server. Raises Failed where its code raises, and BackendUnavailable where it is gone: the next
+    game then starts another one, unless there is one already."""
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     try:
         yield
     except (Py4JNetworkError, OSError) as error:
-        _server.cache_clear()
+        with _STARTING:
+            if _server.cache_info().currsize and _server() is to:
+                _server.cache_clear()
         raise BackendUnavailable("textworld_express: the Java server has ended") from error
     except Py4JError as error:
         reason = next((line for line in str(error).splitlines() if line.startswith(": ")), str(error))
