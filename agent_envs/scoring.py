@@ -18,6 +18,8 @@ _ARTICLE_EN = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION_EN = dict.fromkeys(map(ord, string.punctuation))
 _VERDICTS_EN = frozenset({"yes", "no", "noanswer"})
 _MINUS = {ord("−"): "-"}
+_VALUE = re.compile(r"(?<![\w.,])([-+]?)([$€£¥]?)(\d[\d,]*(?:\.\d+)?(?:/\d+)?)(\s?%)?")
+_ENDS = re.compile(r"(?<=[a-z])([+#]+|(?<=\b[a-z])-)(?!\w)")
 
 
 def is_cjk(char: str) -> bool:
@@ -59,9 +61,32 @@ def numeric(text: str) -> float | None:
 
 
 def exact(answer: str, accepted: str | Iterable[str]) -> float:
-    """1.0 when the normalised answer equals a normalised accepted form; an empty answer never does."""
+    """1.0 when the normalised answer equals a normalised accepted form, and what it counts is the same; an empty answer
+    never does."""
     got = normalise(answer)
-    return float(bool(got) and any(got == normalise(form) for form in _forms(accepted)))
+    return float(bool(got) and any(got == normalise(form) and _same_values(answer, form) for form in _forms(accepted)))
+
+
+def _same_values(one: str, other: str) -> bool:
+    """Whether the numbers of two texts that are alike have the same signs, points and units, and names the same ends
+    (C and C++)."""
+    if numeric(one) is not None and numeric(other) is not None:
+        whole = [text.replace(",", "").strip(" .。+") for text in map(_folded, (one, other))]
+        return whole[0] == whole[1] or not all(text.lstrip("-").isdecimal() for text in whole)
+    (values, money, ends), (others, sums, tails) = _values(one), _values(other)
+    return values == others and ends == tails and (money == sums or not money or not sums)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold().translate(_MINUS)
+
+
+def _values(text: str) -> tuple[list[str], list[str], list[str]]:
+    """(numbers with sign and per cent, currencies, signs behind letters)"""
+    folded = _folded(text)
+    found = [match.groups("") for match in _VALUE.finditer(folded)]
+    numbers = [f"{sign.strip('+')}{digits.replace(',', '')}{percent.strip()}" for sign, _, digits, percent in found]
+    return numbers, [money for _, money, *_ in found if money], _ENDS.findall(folded)
 
 
 def numeric_match(answer: str, accepted: str | Iterable[str]) -> float:

@@ -53,18 +53,23 @@ def tasks_by_split(
     ``make``: id, split, language and what was read → the task; None where it cannot be used.
     """
     tasks: dict[str, list[Task]] = {split: [] for split in SPLITS}
-    seen: set[str] = set()
+    owner: dict[str, str] = {}
+    """The split of a text, and of what it is kept together by."""
     # What stands in two parts belongs to the one that must not be trained on.
     for part in sorted(parts, key=("test", "valid", "train", "").index):
         for where, row in parts[part]:
             text, found = read(row, where)
-            hashed = hashed_split(split_by(text, found))
+            key = split_by(text, found)
+            hashed = hashed_split(key)
             split = hashed if not part or (wanted.fill and part == "train" and hashed not in parts) else part
             room = wanted.train_tasks if split == "train" else wanted.held_out_tasks
             language = "zh" if any(map(is_cjk, text)) else "en"
-            if text in seen or language not in wanted.languages or len(tasks[split]) == room:
+            known = f"text {text}" in owner
+            # A row for which there is no room is not left to another split.
+            if {owner.setdefault(f"key {key}", split), owner.setdefault(f"text {text}", split)} != {split} or known:
                 continue
-            seen.add(text)
+            if language not in wanted.languages or len(tasks[split]) == room:
+                continue
             task = make(f"{wanted.name}-{split}-{len(tasks[split])}", split, language, found)
             if task is not None:
                 tasks[split].append(task)

@@ -69,6 +69,7 @@ class CodeConfig(TaskSettings):
             file_kb=(1, 1024),
             seconds=(0.1, 10),
             case_seconds=(0.02, 10),
+            memory_mb=96,  # what the judge's own limits need
         )
         check_share(self, SettingsError, "code: ", "skill")
         if self.bash and self.sandbox not in _WITH_BASH:

@@ -24,7 +24,7 @@ from agent_envs.code.replies import say
 from agent_envs.code.task import CodeTask
 from agent_envs.code.tasks.mutate import mutants
 from agent_envs.code.view import lines_of, numbered, text_of
-from agent_envs.code.workspace import Bounds, Workspace, syntax_error
+from agent_envs.code.workspace import BadFile, Bounds, Workspace, syntax_error
 from agent_envs.oracle import chance as chance_of
 
 MISTAKEN = 0.5
@@ -82,7 +82,7 @@ def expert_turn(now: Situation, flaw: float = 0.0, rng: np.random.Generator | No
         raise ValueError("an expert with a flaw needs an rng")
     if rng is not None and flaw > 0:
         return _flawed(now, flaw, rng).turn()
-    todo = plan(now)
+    todo = plan(now) or []
     needed = sum(not step.optional for step in todo)
     for step in todo:
         if not step.optional or now.left > needed:
@@ -96,19 +96,23 @@ def chance(now: Situation, skill: float) -> float | None:
     The agent makes the expert's next turn with probability `skill`, and else wastes the turn without harm; like the
     expert it looks at the checks first if it has a turn to spare. Files that are right at the last turn are enough.
     """
-    return chance_of([step.optional for step in plan(now)], now.left, skill) if now.task.solution else None
+    if not now.task.solution:
+        return None
+    todo = plan(now)
+    return 0.0 if todo is None else chance_of([step.optional for step in todo], now.left, skill)
 
 
-def plan(now: Situation) -> list[Step]:
-    """The steps to files that are right; none where they are. The fewest, beside one look at the checks before all."""
+def plan(now: Situation) -> list[Step] | None:
+    """The steps to files that are right, no step where they are, None where no way leads there. The fewest, beside one
+    look at the checks before all."""
     todo = _repairs(now.now, now)
     back = 0
     for k, earlier in enumerate(reversed(now.before[-_FAR_BACK:]), 1):
         other = _repairs(earlier, now)
-        if k + len(other) <= back + len(todo):
+        if other is not None and (todo is None or k + len(other) <= back + len(todo)):
             back, todo = k, other
-    if not todo and not back:
-        return []
+    if todo is None or (not todo and not back):
+        return todo
     undo = Step("UNDO", "", _passed(now))
     look = [Step("TEST", optional=True)] if _not_tested_at_all(now) and todo[0].verb != "VIEW" else []
     later = [Step("TEST", optional=True)] if _not_tested_at_all(now) and not look else []
@@ -119,14 +123,17 @@ def _not_tested_at_all(now: Situation) -> bool:
     return bool(now.task.visible) and now.tested is None and not now.before and not now.undone
 
 
-def _repairs(space: Workspace, now: Situation) -> list[Step]:
-    """VIEW, EDIT and CREATE, from these files to right ones."""
+def _repairs(space: Workspace, now: Situation) -> list[Step] | None:
+    """VIEW, EDIT and CREATE, from these files to right ones; None where a program made a folder of a file's name."""
     steps = []
     while (name := _wrong(space, now)) is not None:
         wanted = now.target[name]
         if name not in space.files:
             steps.append(Step("CREATE", name, "", wanted))
-            space = space.written(name, wanted, _ROOM)
+            try:
+                space = space.written(name, wanted, _ROOM)
+            except BadFile:
+                return None
             continue
         hunk = _next_hunk(space.files[name], wanted, name)
         seen = space.has_seen(name, hunk.first, hunk.last)
@@ -228,7 +235,8 @@ def _flawed(now: Situation, flaw: float, rng: np.random.Generator) -> Step:
             return _finish(now)
         if now.tested is None or all(now.tested):
             return Step("SUBMIT", "", _passed(now))  # what it cannot see, it does not know
-        if len(_repairs(now.before[-1], now)) <= len(todo):
+        earlier = _repairs(now.before[-1], now)
+        if earlier is not None and len(earlier) <= len(todo):
             return Step("UNDO", "", _passed(now))
     if not todo:
         return _finish(now)

@@ -36,6 +36,8 @@ class CorridorConfig:
     def __post_init__(self) -> None:
         if len(set(self.handles)) < max(2, len(self.handles)) or not all(h.isalpha() for h in self.handles):
             raise SettingsError(f"corridor: handles must be two or more distinct plain words, not {self.handles}")
+        if capital := [h for h in self.handles if h != h.casefold()]:
+            raise SettingsError(f"corridor: handles are read in small letters, so write {capital[0]!r} in them")
         if not 1 <= self.doors <= self.pulls <= self.max_turns:
             raise SettingsError(
                 "corridor: doors, pulls and max_turns must be at least 1 and none less than the one before, "

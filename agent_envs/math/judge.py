@@ -14,12 +14,14 @@ except ImportError as error:
     raise SettingsError("math needs math-verify: pip install 'turnwise[math]', or --math.verifier exact") from error
 
 logging.disable(logging.ERROR)  # it warns of every text that it cannot read
+_PLACES = 10
+"""Decimal places to which values agree that are no fractions."""
 _AS_BOX = (LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig())
 
 
 def same(gold: str, answer: str) -> bool:
     """Whether both have the same value, in any notation that math-verify reads."""
-    return bool(verify(_read(gold), _read(answer), timeout_seconds=None))
+    return bool(verify(_read(gold), _read(answer), float_rounding=_PLACES, timeout_seconds=None))
 
 
 def _read(text: str) -> list[Any]:

@@ -21,10 +21,11 @@ _LOOK_AT = 8
 def load(config: MathConfig) -> dict[str, tuple[Task, ...]]:
     """Raises SettingsError for a family that is unknown or of another kind, and where the package is missing."""
     try:
-        from agent_envs.reasoning_gym.entries import DATASETS, digest, entry
+        from agent_envs.reasoning_gym.entries import DATASETS, check_stable, digest, entry
     except SettingsError as error:
         raise SettingsError(f"--math.source {config.source}: {error}") from error
     family = config.source.partition(":")[2]
+    check_stable(family, "math")
     _check(family, DATASETS)
     room = {split: config.train_tasks if split == "train" else config.held_out_tasks for split in SPLITS}
     tasks: dict[str, list[Task]] = {split: [] for split in SPLITS}

@@ -1,7 +1,8 @@
 """Entries of reasoning-gym's data sets, each made from (data set, seed, number) alone.
 
 Invariant: the same three make the same entry in every process, and no global random state is changed. Some data sets
-draw from the global generators of `random` and numpy; these are set from the three beforehand, and put back.
+draw from the global generators of `random` and numpy; these are set from the three beforehand, and put back. Those that
+go by the order of a set, another one in each process, are refused.
 
 Imported only where the extra `reasoning-gym` is wanted.
 """
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from agent_envs.core import SettingsError
+from agent_envs.reasoning_gym.admissible import admissible
 
 try:
     import reasoning_gym
@@ -25,13 +27,24 @@ except ImportError as error:
 
 BLOCK = 64
 """Entries that one of the library's data sets is opened with; the next ones come from another, with its own seed."""
-_NEEDS_MORE = ("composite",)
+_NEEDS_MORE = frozenset({"composite"})
 """Data sets that cannot be made from a name."""
+UNSTABLE = frozenset({"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"})
+"""Data sets whose questions or answers follow from the order of a set, which depends on Python's hash seed."""
 
 
 def names() -> list[str]:
-    """The data sets that can be made from their name."""
-    return sorted(set(DATASETS) - set(_NEEDS_MORE))
+    """The data sets that can be made from their name, the same everywhere."""
+    return sorted(set(DATASETS) - _NEEDS_MORE - UNSTABLE)
+
+
+def check_stable(dataset: str, where: str) -> None:
+    """Raises SettingsError for a data set that another process would make otherwise."""
+    if dataset in UNSTABLE:
+        raise SettingsError(
+            f"{where}: the tasks of {dataset} depend on Python's hash seed, so that no seed makes the same ones again: "
+            "choose another data set"
+        )
 
 
 def entry(dataset: str, seed: int, number: int) -> Mapping[str, Any]:
@@ -58,7 +71,9 @@ def digest(question: str) -> str:
 
 
 def score(dataset: str, seed: int, number: int, question: str, answer: str) -> float:
-    """What the data set's own scorer gives for an answer. Raises ValueError when the entry has another question.
+    """What the data set's own scorer gives for an answer; 0 where it must not judge, and for more than full marks.
+
+    Raises ValueError when the entry has another question.
 
     `question` is the `digest` of the question that was asked: the entry is made again here, and of what a model wrote
     there is only the answer. Some scorers evaluate it: `agent_envs.isolation.grader` calls this in a killable process.
@@ -66,7 +81,10 @@ def score(dataset: str, seed: int, number: int, question: str, answer: str) -> f
     result = entry(dataset, seed, number)
     if digest(result["question"]) != question:
         raise ValueError(f"entry {number} of {dataset} is another one in this process")
-    return float(opened(dataset, seed, number // BLOCK).score_answer(answer, result))
+    if not admissible(dataset, answer, result):
+        return 0.0
+    given = float(opened(dataset, seed, number // BLOCK).score_answer(answer, result))
+    return given if given <= 1 else 0.0  # an error below 0 is no small one
 
 
 @contextmanager

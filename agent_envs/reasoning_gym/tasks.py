@@ -49,6 +49,7 @@ def read(argument: str) -> str:
 def _library(dataset: str) -> ModuleType:
     from agent_envs.reasoning_gym import entries as data
 
+    data.check_stable(dataset, "reasoning_gym")
     known = data.names()
     if dataset not in known:
         close = difflib.get_close_matches(dataset, known, n=1)

@@ -50,8 +50,8 @@ class ResearchConfig(PythonSettings, WikiConfig):
             "research: ",
             both=(0, 1),
             facts=(1, 2),
-            min_operations=(1, self.max_operations),
             max_operations=(1, 4),
+            min_operations=(1, self.max_operations),
         )
         if self.format is Format.TAGS and (self.evidence or self.invalid_penalty):
             raise SettingsError("research: evidence and invalid_penalty do not act with format tags: leave them 0")

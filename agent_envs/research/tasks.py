@@ -12,7 +12,7 @@ from random import Random
 
 from agent_envs.core import Task, TaskSet, check_split
 from agent_envs.research.config import ResearchConfig
-from agent_envs.wiki.tasks import Gold, Hop, described, draw, follow, name, over_worlds, wiki_task
+from agent_envs.wiki.tasks import DRAWS, Gold, Hop, described, draw, follow, name, over_worlds, too_few, wiki_task
 from agent_envs.wiki.world import World, build_world
 
 
@@ -93,11 +93,15 @@ def _questions(config: ResearchConfig, split: str, number: int) -> dict[str, lis
         seen: set[str] = set()
         tasks: list[Task] = []
         out[language] = tasks
+        idle = 0
         while len(tasks) < config.questions:
+            if (idle := idle + 1) > DRAWS:
+                raise too_few(world, config.max_hops)
             task = _draw(config, world, language, rng, name(config, split, number, language, len(tasks)), len(tasks))
             if task is not None and task.prompt not in seen:
                 seen.add(task.prompt)
                 tasks.append(task)
+                idle = 0
     return out
 
 

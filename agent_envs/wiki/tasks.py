@@ -10,7 +10,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from agent_envs.core import Task, TaskSet, check_split, number_after
+from agent_envs.core import SettingsError, Task, TaskSet, check_split, number_after
 from agent_envs.wiki.config import WikiConfig
 from agent_envs.wiki.relations import word
 from agent_envs.wiki.world import Fact, World, build_world, world_count
@@ -83,6 +83,10 @@ def over_worlds(config: WikiConfig, split: str, questions: Questions) -> TaskSet
     return TaskSet(worlds * len(languages) * config.questions, build, number_of)
 
 
+DRAWS = 20_000
+"""Draws in a row that may give no new question, before there is taken to be none."""
+
+
 def name(config: WikiConfig, split: str, number: int, language: str, nth: int) -> str:
     """The id of a question of a world."""
     return f"world{config.seed}-{split}-{number}-{language}-{nth}"
@@ -107,9 +111,8 @@ def _world_questions(config: WikiConfig, split: str, number: int) -> dict[str, l
 
 
 def draw(world: World, hops: int, rng: Random, seen: Collection[Chain] = (), *, to_number: bool = False) -> Chain:
-    """A chain not in `seen`, to a number where that is wanted. Terminates, since a world has far more chains than
-    questions."""
-    while True:
+    """A chain not in `seen`, to a number where that is wanted. Raises SettingsError where none seems to be left."""
+    for _ in range(DRAWS):
         start = at = rng.randrange(len(world.entities))
         visited, relations = {start}, []
         for left in reversed(range(hops)):
@@ -126,6 +129,15 @@ def draw(world: World, hops: int, rng: Random, seen: Collection[Chain] = (), *, 
         else:
             if (start, tuple(relations)) not in seen:
                 return start, tuple(relations)
+    raise too_few(world, hops)
+
+
+def too_few(world: World, hops: int) -> SettingsError:
+    """There are not as many questions as are wanted."""
+    return SettingsError(
+        f"a world of {len(world.entities)} pages has not as many questions of {hops} links and facts as are wanted: "
+        "lower questions, or raise pages or max_hops"
+    )
 
 
 def follow(world: World, chain: Chain, language: str) -> tuple[tuple[Hop, ...], Fact]:

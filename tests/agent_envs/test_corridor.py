@@ -126,6 +126,7 @@ def test_another_world_has_other_handles() -> None:
     "settings",
     [
         {"handles": ("red",)},
+        {"handles": ("Red", "blue")},
         {"handles": ("red", "a b")},
         {"doors": 0},
         {"doors": 27},

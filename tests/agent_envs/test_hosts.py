@@ -98,8 +98,8 @@ def test_a_factory_that_the_process_does_not_find_is_for_the_user_to_mend(monkey
 
 
 def test_the_deadline_counts_no_waiting_for_others(tmp_path: Path) -> None:
-    (tmp_path / "now").write_text("slow:0.25@step")
-    settings = HostSettings(processes=1, step_seconds=1)
+    (tmp_path / "now").write_text("slow:0.5@step")
+    settings = HostSettings(processes=1, step_seconds=3)
     with EnvHosts(partial(BrokenEnv, tmp_path / "now"), settings) as hosts, ThreadPoolExecutor(8) as pool:
         envs = [hosts.make() for _ in range(8)]
         for env in envs:

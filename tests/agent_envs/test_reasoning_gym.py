@@ -1,6 +1,8 @@
 """reasoning-gym's tasks: the contract, full marks only, hostile answers, and no trace in global random state."""
 
+import os
 import random
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,8 +14,11 @@ pytest.importorskip("reasoning_gym")
 import agent_envs.reasoning_gym
 from agent_envs import SettingsError
 from agent_envs.contract.check import check_text_env
+from agent_envs.core import Task
 from agent_envs.isolation.grader import Limits, Outside
+from agent_envs.isolation.host_process import HostSettings
 from agent_envs.reasoning_gym import entries as data
+from agent_envs.reasoning_gym.admissible import admissible
 from agent_envs.reasoning_gym.env import (
     ReasoningGymConfig,
     ReasoningGymEnv,
@@ -84,6 +89,130 @@ def test_hostile_answers_neither_run_nor_hang(tmp_path: Path) -> None:
         assert info["success"] is False and not mark.exists(), answer
     open(mark, "w").close()
     assert mark.exists(), "it would be seen"
+
+
+def raw(dataset: str, task: Task, answer: str) -> float:
+    """What the library's scorer gives, which judges any answer."""
+    made = data.entry(dataset, 0, task.data.number)
+    return float(data.opened(dataset, 0, task.data.number // data.BLOCK).score_answer(answer, made))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "answer"),
+    [
+        ("game_of_life_halting", "x"),
+        ("coin_flip", "0"),
+        ("puzzle24", "4*6*1*1"),
+        ("simple_integration", "Integral({}, x)"),
+    ],
+)
+def test_what_the_library_pays_for_although_nothing_is_solved_earns_nothing(dataset: str, answer: str) -> None:
+    paid = 0
+    for task in list(ReasoningGymEnv(ReasoningGymConfig(dataset, **FEW)).tasks("train"))[:6]:  # type: ignore[arg-type]
+        integrand = data.entry(dataset, 0, task.data.number)["metadata"].get("integrand", "")
+        env = ReasoningGymEnv(ReasoningGymConfig(dataset, **FEW))  # type: ignore[arg-type]
+        env.reset(options={"task": task})
+        told = answer.format(integrand)
+        paid += raw(dataset, task, told) >= 1
+        assert env.step(f"SUBMIT({told})")[1] == 0
+    assert paid, "the control: the library does pay"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "answer", "right"),
+    [
+        ("coin_flip", "1/2", True),
+        ("coin_flip", "0.50004", True),
+        ("coin_flip", "0.4", False),
+        ("coin_flip", "1/0", False),
+        ("game_of_life_halting", " true", True),
+        ("game_of_life_halting", "not True", False),
+        ("simple_integration", "x**2/2 + exp(x) + C", True),
+        ("simple_integration", "Integral(x, x)", False),
+        ("simple_integration", "x.__class__", False),
+        ("simple_integration", "(x).real", False),
+        ("simple_integration", "exp", True),
+        ("simple_integration", "'x'", False),
+        ("puzzle24", "(1 + 2 + 3) * 4", True),
+        ("puzzle24", "4*6*1*1", False),
+        ("countdown", "2 * (3 - 1)", True),
+        ("countdown", "abs(2)", False),
+        ("n_queens", "_ Q _ _\n_ _ _ Q", True),
+        ("spiral_matrix", "eval('1')", False),
+        ("leg_counting", "anything('at all')", True),
+    ],
+)
+def test_what_a_scorer_may_judge(dataset: str, answer: str, right: bool) -> None:
+    entry = {"answer": "True" if dataset == "game_of_life_halting" else "0.5", "metadata": {"numbers": [4, 3, 2, 1]}}
+    assert admissible(dataset, answer, entry) is right
+
+
+def test_an_answer_cannot_write_its_own_verdict() -> None:
+    """`eval`, as in a data set's scorer, reaches the frame that answers for the process."""
+    forged = (
+        "(lambda fs: [f.f_locals['channel'].send_bytes(b'[%d,\"ok\",1.0]' % f.f_locals['serial']) for f in fs "
+        "if f and 'channel' in f.f_locals and 'serial' in f.f_locals])"
+        "((lambda s: [s := s and s.f_back for _ in range(30)])(__import__('sys')._getframe()))"
+    )
+    task = began("spiral_matrix").task.data
+    asked = ("spiral_matrix", 0, task.number, task.question, forged)
+    for target, arguments, told in (
+        ("agent_envs.reasoning_gym.entries:score", asked, 0.0),
+        ("builtins:eval", (forged,), 1.0),  # the control: what is evaluated there forges
+    ):
+        scorer = Outside(target, Limits(cpu_seconds=5))
+        try:
+            assert scorer.call(*arguments).value == told
+        finally:
+            scorer.close()
+
+
+def test_more_than_full_marks_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scorer of dates takes an error below 0 for a small one where the right number is negative."""
+    made = {"question": "q", "answer": "-1", "metadata": {"task": "count_days"}}
+    monkeypatch.setattr(data, "entry", lambda *_: made)
+    assert data.opened("calendar_arithmetic", 0, 0).score_answer("7", made) > 1
+    given = [data.score("calendar_arithmetic", 0, 0, data.digest("q"), answer) for answer in ("7", "-1")]
+    assert given == [0.0, 1.0]
+
+
+def test_waiting_is_no_way_to_break_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Limits] = []
+
+    def watched(target: str, limits: Limits) -> Outside:
+        seen.append(limits)
+        return Outside(target, limits)
+
+    monkeypatch.setattr("agent_envs.reasoning_gym.reward.shared", watched)
+    began("leg_counting").step("SUBMIT(7 and more)")
+    assert [limits.seconds < HostSettings().step_seconds for limits in seen] == [True]
+
+
+@pytest.mark.parametrize("dataset", sorted(data.UNSTABLE))
+def test_what_depends_on_the_hash_seed_is_refused(dataset: str) -> None:
+    with pytest.raises(SettingsError, match=f"the tasks of {dataset} depend on Python's hash seed"):
+        ReasoningGymEnv(ReasoningGymConfig(dataset)).prepare()
+
+
+def test_entries_do_not_depend_on_the_hash_seed() -> None:
+    """The control is a data set that is refused for it."""
+    code = (
+        "import sys; from agent_envs.reasoning_gym.entries import entry\n"
+        "print([entry(name, 0, 3)['question'] for name in sys.argv[1:]])"
+    )
+
+    def asked(hash_seed: str, *names: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", code, *names], capture_output=True, text=True, env=environment, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert asked("1", "countdown", "leg_counting", "pool_matrix") == asked(
+        "2", "countdown", "leg_counting", "pool_matrix"
+    )
+    assert asked("1", "isomorphic_strings") != asked("2", "isomorphic_strings")
 
 
 def test_answers_of_several_lines_are_written_in_one() -> None:

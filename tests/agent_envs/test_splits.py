@@ -64,3 +64,19 @@ def test_languages_and_bounds() -> None:
     assert placed(parts) == {"train": ["one", "二", "three"], "valid": [], "test": ["四", "five", "六"]}
     assert placed(parts, languages=("zh",)) == {"train": ["二"], "valid": [], "test": ["四", "六"]}
     assert placed(parts, train_tasks=2, held_out_tasks=1) == {"train": ["one", "二"], "valid": [], "test": ["四"]}
+
+
+def test_what_there_is_no_room_for_is_left_to_no_other_split() -> None:
+    parts = {"test": ["a", "b", "shared"], "train": ["c", "shared"]}
+    assert placed(parts, held_out_tasks=2) == {"train": ["c"], "valid": [], "test": ["a", "b"]}
+
+
+def test_rows_that_belong_together_stay_in_one_split_of_a_source_with_parts() -> None:
+    parts = {split: [("here", {"text": text, "page": page}) for text, page in rows] for split, rows in (
+        ("train", [("A", "Paris"), ("B", "Rome")]), ("test", [("C", "Paris"), ("D", "Oslo"), ("E", "Oslo")]),
+    )}  # fmt: skip
+    found = tasks_by_split(
+        Wanted("x", ("en",), 99, 99), parts, lambda row, _: (row["text"], row["page"]),
+        lambda name, split, language, _: Task(name, split, "", language), lambda _, page: page,
+    )  # fmt: skip
+    assert {split: len(tasks) for split, tasks in found.items()} == {"train": 1, "valid": 0, "test": 3}

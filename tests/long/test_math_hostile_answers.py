@@ -17,11 +17,12 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "agent_envs" / "math")
 
 from math_hostile import CARRIED_OUT, hostile_answers
 
-from agent_envs.math.reward import verdict
+from agent_envs.math.reward import number, verdict
 
 
 @pytest.mark.parametrize("gold", ["85", "x^2+1"])
 def test_ten_thousand_hostile_answers(gold: str, tmp_path: Path) -> None:
+    """Where a number is asked for, what has no end is not even begun; elsewhere it is stopped."""
     marker = tmp_path / "marker"
     reasons: Counter[str] = Counter()
     slowest, before = 0.0, resource.getrusage(resource.RUSAGE_SELF)
@@ -35,8 +36,9 @@ def test_ten_thousand_hostile_answers(gold: str, tmp_path: Path) -> None:
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"\n{gold}: {dict(reasons.most_common())}; slowest {slowest:.1f} s, {spent:.1f} s of computing here")
     assert spent < 120, "what is hard to compute is computed elsewhere"
-    assert reasons["verified: wrong"] > 500, "the control: they do reach the verifier"
-    assert any(reason.startswith("hung") for reason in reasons), "the control: there are some that never end"
+    assert reasons["verified: wrong"] > 500, "the control: not all are turned away"
+    hung = any(reason.startswith("hung") for reason in reasons)
+    assert hung != (number(gold) is not None), "the control: there are some that never end"
     assert not marker.exists()
     eval(CARRIED_OUT[1].format(str(marker)))
     assert marker.exists(), "the control: they do run where somebody evaluates them"

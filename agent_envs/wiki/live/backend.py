@@ -30,6 +30,8 @@ _ENOUGH = 5
 _SNIPPET = 300
 _MOST_QUERY = 250
 """Bytes; Wikipedia refuses a query of more than 300."""
+_MOST_TITLE = 255
+"""Bytes of a page's title."""
 _MOST_HITS = 5000
 """Wikipedia refuses to go beyond 10,000 results."""
 _MARKS = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]|''+")
@@ -70,6 +72,8 @@ class LiveBackend:
 
     def resolve(self, title: str, partition: str) -> str | None:
         """The title of a page, also from a redirect or in other case, width or spacing; None: no such page."""
+        if len(title) > LONGEST:
+            return None
         with self._reader(partition).question() as reader:
             return reader.resolve(title)
 
@@ -165,7 +169,8 @@ class _Reader:
 
     def _respelt(self, title: str) -> str | None:
         """The first other spelling of a title that is one."""
-        others = spellings(title)
+        # Full-width signs have become the wiki's own, which would ask for several pages, and some letters many.
+        others = [one for one in spellings(title) if not _FORBIDDEN & set(one) and len(one.encode()) <= _MOST_TITLE]
         if not others:
             return None
         key, kept = self._site.kept("spellings", of=others)

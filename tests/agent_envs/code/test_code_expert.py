@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
-from small_tasks import TOTAL, SmallEnv, do, small, started
+from small_tasks import REPAIR, TOTAL, SmallEnv, do, small, started
 
 from agent_envs.actions import Action, render
 from agent_envs.code.arguments import old_and_new
@@ -52,6 +52,17 @@ def test_the_expert_takes_back_what_was_wrong() -> None:
     do(env, "UNDO")
     do(env, "UNDO")
     assert env.grammar.parse(env.expert()).name == "EDIT"
+
+
+def test_a_folder_in_the_place_of_a_file_can_only_be_taken_back() -> None:
+    env = small()
+    env.reset(options={"task": REPAIR, "oracle": True})
+    (name,) = env.task.data.files
+    program = f"import os\nos.remove({name!r})\nos.mkdir({name!r})\nopen('{name}/x', 'w').write('x')\n"
+    do(env, "CREATE", "turn.py", program)
+    *_, info = env.step(render("RUN", "turn.py"))
+    assert any(file.startswith(f"{name}/") for file in env._state.now.files) and info["oracle"] is not None
+    assert env.grammar.parse(env.expert()).name == "UNDO"
 
 
 def test_the_flawed_expert_tries_takes_back_and_gives_up() -> None:

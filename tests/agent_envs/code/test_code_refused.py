@@ -23,7 +23,7 @@ _PROJECT = next(folder for folder in _HERE.parents if (folder / "pyproject.toml"
     [
         ({"sandbox": "jail"}, "code: unknown sandbox 'jail': use auto, namespace, landlock, docker, unsafe-process"),
         ({"turns": 50}, "code: turns must be from 1 to 40, not 50"),
-        ({"memory_mb": 8}, "code: memory_mb must be at least 64, not 8"),
+        ({"memory_mb": 82}, "code: memory_mb must be at least 96, not 82"),
         ({"skill": 1.0}, "code: skill must lie between 0 and 1, not 1.0"),
         ({"case_seconds": 0.0}, "code: case_seconds must be from 0.02 to 10, not 0.0"),
     ],

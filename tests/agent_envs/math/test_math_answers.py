@@ -62,6 +62,41 @@ def test_plain_notations_are_decided_here(gold: str, written: str) -> None:
     assert not verdict("7", written, Verifier.EXACT).right, "the control"
 
 
+UNSOLVED = {
+    "56": [
+        r"47\,+\,38\,-\,29", r"47\,+38\,-29", "47++38-+29", "47 + +38 - +29", "47+|38|-|29|", r"C=47\,+\,38\,-\,29",
+        r"7\,\times\,8", r"\frac{7}{1/8}", "7/(1/8)", "7(8)", "(7)(8)", r"7\left(8\right)", r"\max(56, 3)", "2^3*7",
+        "56=56", r"7\sqrt{64}", "56以下", "56左右", r"56\text{ thousand}", "56_{8}", r"\{56\}", "57-1", "112/2/1",
+    ],
+    "-3": ["7++-10", "7-10"],
+    "85": ["85%", r"85\text{ million}", "85不", "86=85", "85_{7}"],
+    "5米": ["5厘米"],
+    "137_9": ["137_8"],
+    "x+1": ["x+2=x+1"],
+    r"\sqrt{2}": ["1.414214"],
+    "(1,2)": [r"\{1,2\}"],
+    r"\{1,2\}": ["(2,1)"],
+}  # fmt: skip
+SOLVED = {
+    "56": ["C=56", "x = 56", r"\$56", "56 cm", r"56\text{ cm}", r"56^\circ", "+56",
+           r"5.6\times10^{1}", r"\frac{112}{2}", "112/2"],
+    "8": ["2^3", "2^{3}", r"\sqrt{64}", "8.0", "{8}", "(8)", "8个"],
+    "0.85": ["85%", r"85\%"],
+    "85": [r"8500\%"],
+    "5米": ["5", "5米"],
+    "137_9": ["137_9", "137_{9}"],
+    "x+1": ["1+x", "y=x+1"],
+    "(1,2)": ["(1, 2)", r"\left(1,2\right)"],
+    r"\{1,2\}": [r"\{2,1\}"],
+}  # fmt: skip
+
+
+@needs_verifier
+def test_what_is_not_solved_or_is_something_else_is_wrong() -> None:
+    assert [(gold, text) for gold, texts in UNSOLVED.items() for text in texts if verdict(gold, text).right] == []
+    assert [(gold, text) for gold, texts in SOLVED.items() for text in texts if not verdict(gold, text).right] == []
+
+
 @needs_verifier
 def test_other_notations_are_read_elsewhere() -> None:
     for gold, texts in READ.items():
@@ -115,7 +150,8 @@ def test_hostile_answers_are_wrong_soon_and_carry_nothing_out(tmp_path: Path) ->
     found = []
     for text in hostile_answers(54, str(marker)):
         began = perf_counter()
-        found.append(verdict("85", text, seconds=1))
+        assert not verdict("85", text, seconds=1).right, text[:80]
+        found.append(verdict("x + 85", text, seconds=1))  # for a number, all but one number is refused unread
         assert not found[-1].right, text[:80]
         assert perf_counter() - began < 60
     assert any(verdict.unverified.startswith("hung") for verdict in found), "the control: some never end"

@@ -8,6 +8,7 @@ from agent_envs.core import SettingsError
 from agent_envs.research.config import Format, ResearchConfig
 from agent_envs.research.tasks import OPERATORS, ResearchGold, research_tasks
 from agent_envs.wiki.config import Corpus, WikiConfig
+from agent_envs.wiki.env import WikiEnv
 from agent_envs.wiki.world import build_world
 
 SMALL = {"train_worlds": 6, "valid_worlds": 3, "test_worlds": 4, "questions": 12}
@@ -91,6 +92,16 @@ def test_settings_that_cannot_be(settings: dict[str, object], line: str) -> None
     with pytest.raises(SettingsError) as refusal:
         ResearchConfig(**settings)  # type: ignore[arg-type]
     assert str(refusal.value).startswith(line)
+
+
+def test_more_questions_than_a_world_has_are_refused_in_one_line() -> None:
+    """They were looked for without end."""
+    few = ResearchConfig(both=0.0, max_hops=1, questions=150)
+    with pytest.raises(SettingsError, match="a world of 20 pages has not as many questions of 1 links") as error:
+        research_tasks(few, "train")[0]
+    assert "\n" not in str(error.value)
+    with pytest.raises(SettingsError, match="lower questions, or raise pages or max_hops"):
+        WikiEnv(WikiConfig(pages=20, max_hops=1, questions=200)).tasks("train")[0]
 
 
 def test_the_wiki_asks_what_it_asked() -> None:

@@ -94,9 +94,9 @@ def test_what_is_too_large_to_come_back_is_named(sandbox: Sandbox) -> None:
 
 def test_a_deadline_ends_the_program(sandbox: Sandbox) -> None:
     started = time.monotonic()
-    result = python(sandbox, "print('begun', flush=True)\nwhile True: pass", limits=replace(LIMITS, seconds=0.3))
+    result = python(sandbox, "print('begun', flush=True)\nwhile True: pass", limits=replace(LIMITS, seconds=2.0))
     assert result.status is Status.TIMEOUT and result.stdout == b"begun\n" and result.signal == 9
-    assert 0.3 <= result.wall < 1.5 and time.monotonic() - started < 6
+    assert 2.0 <= result.wall < 6 and time.monotonic() - started < 12
 
 
 def test_a_deadline_ends_its_children(sandbox: Sandbox) -> None:
