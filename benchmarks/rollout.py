@@ -35,11 +35,11 @@ from runners.cloning.settings import PretrainSettings
 from runners.evaluation.tasks import pick_tasks
 from runners.loading.base_model import BaseSpec, load_base, source_of
 
-AT_LEAST = 1.2
-"""How many times the tokens of ``generate()`` our engine must sample in a second."""
+AT_LEAST = 1.8
+"""How many times the tokens of each other way our engine must sample in a second."""
 STEPS_AT_LEAST, SEARCH_AT_MOST, SIMILAR_AT_MOST = 5000.0, 1.0, 1.0
 """Steps per second of the wiki; milliseconds of the slowest twentieth of its searches and of its similar titles."""
-ENGINE, KEPT = "engine", "generate, cache kept"
+ENGINE, KEPT, LOOP = "engine", "generate, cache kept", "loop, cache kept"
 BATCHES = (16, 32, 64, 128)
 """Rows per call among which ``generate()`` gets its best, where episodes differ in length."""
 
@@ -116,6 +116,7 @@ def ways(work: Workload, engine: HFEngine) -> dict[str, Callable[[], sampled.Don
     for batch in work.batches:
         result[f"generate, {batch} rows"] = lambda b=batch: sampled.with_generate(work.model, work.todo, b)  # type: ignore[misc]
     result[KEPT] = lambda: sampled.with_kept_cache(work.model, work.todo)
+    result[LOOP] = lambda: sampled.with_loop(work.model, work.todo)
     return result
 
 
@@ -127,7 +128,7 @@ def measure_sampling(work: Workload, rounds: int) -> dict[str, Any]:
     encoded, reused = engine.encoded_tokens, engine.reused_tokens
     times = interleaved(programs, rounds, warm=0)  # counting was the warm-up
     rate = {name: Spread.of([counts[name] / t for t in times[name]]) for name in times}
-    best = max((name for name in rate if name not in (ENGINE, KEPT)), key=lambda name: rate[name].median)
+    best = max((name for name in rate if name not in (ENGINE, KEPT, LOOP)), key=lambda name: rate[name].median)
     return {
         "rows": {
             name: {"tokens_per_s": asdict(rate[name]), "times": asdict(ratio(times[name], times[ENGINE]))}
@@ -181,8 +182,9 @@ def conditions(sampling: Mapping[str, Mapping[str, Any]], wiki: Mapping[str, Any
     for name, result in sampling.items():
         asked = result["asked"]
         yield f"{name}: every way samples {asked} tokens", set(result["sampled"].values()) == {asked}
-        times = result["rows"][result["best"]]["times"]["median"]
-        yield f"{name}: engine {times:.2f} times {result['best']}, at least {AT_LEAST}", times >= AT_LEAST
+        for way in (result["best"], KEPT, LOOP):
+            times = result["rows"][way]["times"]["median"]
+            yield f"{name}: engine {times:.2f} times {way}, at least {AT_LEAST}", times >= AT_LEAST
     steps = wiki["steps_per_s"]["median"]
     yield f"wiki: {steps:.0f} steps/s, at least {STEPS_AT_LEAST:.0f}", steps >= STEPS_AT_LEAST
     yield "wiki: every turn is answered as its kind is meant to be", wiki["answered_as_meant"] == 1
@@ -194,7 +196,7 @@ def show(sampling: Mapping[str, Mapping[str, Any]], wiki: Mapping[str, Any], con
     rows = []
     for name, result in sampling.items():
         for way, row in result["rows"].items():
-            mark = " (its best)" if way == result["best"] and len(result["rows"]) > 3 else ""
+            mark = " (its best)" if way == result["best"] and len(result["rows"]) > 4 else ""
             rate, times = Spread(**row["tokens_per_s"]), Spread(**row["times"])
             limit = result["encoded_by_generate"] / result["engine_encoded"] if way.endswith("rows") else 1.0
             rows.append((f"{name}: {way}{mark}", f"{rate.median:.0f} [{rate.low:.0f}, {rate.high:.0f}]", times, limit))

@@ -5,15 +5,19 @@ blocks), because the deadline is kept by the caller and not by the HTTP library,
 more than `BODY_MAX` bytes are kept, and nothing is decompressed.
 """
 
+import socket
 import ssl
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 import httpx2
+
+from agents.endpoint.keys import is_loopback
 
 BODY_MAX = 1 << 23
 """Bytes of an answer that are read; a longer one is none."""
@@ -45,6 +49,9 @@ class Line:
         self._url, self._secure = url, secure
         self._headers = {**headers, "Accept-Encoding": "identity"}
         self._client: httpx2.Client | None = None
+        self._stream: Any = None
+        """What the connection is read from."""
+        self.dropped = False
 
     def post(self, body: Any, until: float) -> Answer:
         """The answer to ``body`` as JSON, before ``until`` on the monotonic clock. Raises NoAnswer."""
@@ -55,12 +62,16 @@ class Line:
         return self._ask("GET", until)
 
     def _ask(self, method: str, until: float, **content: Any) -> Answer:
+        if self.dropped:
+            raise NoAnswer("the request was dropped")
         if self._client is None:
-            self._client = httpx2.Client(headers=self._headers, verify=self._secure)
+            # What is on this machine is asked without a proxy, which would read the key.
+            trust = not is_loopback(self._url.host)
+            self._client = httpx2.Client(headers=self._headers, verify=self._secure, trust_env=trust)
         self._client.timeout = httpx2.Timeout(max(0.001, until - monotonic()))
         future: Future[Answer] = Future()
         # A thread that nobody waits for ends with its connection, at the latest with the process.
-        request = self._client.build_request(method, self._url, **content)
+        request = self._client.build_request(method, self._url, extensions={"trace": self._watch}, **content)
         threading.Thread(target=_answer, args=(future, self._client, request), daemon=True).start()
         try:
             return future.result(max(0.0, until - monotonic()))
@@ -72,10 +83,23 @@ class Line:
             raise
 
     def close(self) -> None:
-        """Closes the connection, also under a request that runs. Safe to call twice."""
+        """Closes the connection, also under a request that runs: the server sees it at once. Safe to call twice."""
         client, self._client = self._client, None
+        stream, self._stream = self._stream, None
+        if stream is not None and (end := stream.get_extra_info("socket")) is not None:
+            with suppress(OSError):  # a close alone waits for a thread that reads
+                end.shutdown(socket.SHUT_RDWR)
         if client is not None:
             client.close()
+
+    def drop(self) -> None:
+        """Closes it for good: the request that runs is given up, and no other one is made."""
+        self.dropped = True
+        self.close()
+
+    def _watch(self, event: str, info: Mapping[str, Any]) -> None:
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._stream = info["return_value"]
 
 
 def _answer(future: Future[Answer], client: httpx2.Client, request: httpx2.Request) -> None:

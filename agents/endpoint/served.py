@@ -1,7 +1,7 @@
 """A served model that plays: a conversation in, its next message out.
 
-Invariant: nothing in a reply is trusted. Texts hold no half surrogate pairs and not the key, calls are few, and their
-ids are ours; what is no chat completion is asked for again and never guessed.
+Invariant: nothing in a reply is trusted. Texts hold no half surrogate pairs and no key of usual length, calls are few,
+and their ids are ours; what is no chat completion is asked for again and never guessed.
 """
 
 import json
@@ -17,7 +17,18 @@ from agents.endpoint.settings import ServedSettings
 Message = dict[str, Any]
 MOST_CALLS = 16
 """Calls of a message that are read; one is allowed."""
-_TOO_LONG = ("context_length_exceeded", "maximum context length", "longer than the maximum model length")
+_TOO_LONG = (
+    "context_length_exceeded",
+    "maximum context length",
+    "context length is only",
+    "context size",
+    "longer than the maximum model length",
+    "longer than the model's context length",
+    "reduce the length of the input",
+)
+"""What servers say, in small letters, of a conversation that does not fit."""
+_LEAST_KEY = 8
+"""Characters from which on a key is looked for in what a model says: a shorter one is a stand-in, and may be a word."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ class ServedModel(Client):
         except Failed as failed:
             if failed.inspected:
                 raise NoReply("inspected") from None
-            if any(words in str(failed) for words in _TOO_LONG):
+            if any(words in str(failed).lower() for words in _TOO_LONG):
                 raise NoReply("context") from None
             how = f"did not answer in {failed.tries} tries" if failed.again else "refuses a request"
             raise EndpointError(f"{self.who} at {self.address} {how} ({failed})") from None
@@ -133,7 +144,8 @@ class ServedModel(Client):
         """A text of the server's. Raises TypeError for anything else."""
         if not isinstance(text, str):
             raise TypeError
-        return self._without_key(whole(text))
+        text = whole(text)
+        return self._without_key(text) if len(self._key) >= _LEAST_KEY else text
 
 
 def whole(text: str) -> str:

@@ -28,7 +28,7 @@ FIRST_LENGTH = 128
 
 
 class SlotCache:
-    """Keys and values of ``slots`` rows for every layer, grown by doubling up to ``max_length`` positions."""
+    """Keys and values of ``slots`` rows for every layer, grown by quarters up to ``max_length`` positions."""
 
     def __init__(self, slots: int, max_length: int) -> None:
         self.slots, self.max_length = slots, max_length
@@ -40,8 +40,7 @@ class SlotCache:
         """Makes room for positions below ``length``."""
         if length <= self.length:
             return
-        while self.length < length:
-            self.length = min(2 * self.length, self.max_length)
+        self.length = min(max(length, self.length + self.length // 4), self.max_length)
         for index, pair in self.layers.items():
             grown = tuple(x.new_zeros(*x.shape[:2], self.length, x.shape[3]) for x in pair)
             for new, old in zip(grown, pair, strict=True):
@@ -207,31 +206,42 @@ def slots_attention(
         raise ModelError(f"the engine's attention does not implement {what}")
     if turnwise_plan is None:
         raise ModelError("this copy of the model belongs to an engine and runs only through it")
-    plan = turnwise_plan
     layer = module.layer_idx
-    if not isinstance(layer, int) or layer in plan.seen:
+    if not isinstance(layer, int) or layer in turnwise_plan.seen:
         raise ModelError(f"layer {layer!r} attends twice in a forward; its cache would be overwritten")
-    plan.seen.add(layer)
+    turnwise_plan.seen.add(layer)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    query_HTD = query[0]
-    plan.cache.write(layer, key[0], value[0], plan.places(key.shape[1]))
+    return attend(turnwise_plan, layer, query[0], key[0], value[0], scale, sliding_window)[None], None
+
+
+def attend(
+    plan: CachePlan,
+    layer: int,
+    query_HTD: Tensor,
+    key_KTD: Tensor,
+    value_KTD: Tensor,
+    scale: float,
+    window: int | None,
+) -> Tensor:
+    """(T, H, D): stores the new keys and values of a layer, and lets every new token attend."""
+    plan.cache.write(layer, key_KTD, value_KTD, plan.places(key_KTD.shape[0]))
     keys, values = plan.cache.layers[layer]
     n = plan.decoding
-    decoded = decode(plan.bands, query_HTD[:, :n].transpose(0, 1), keys, values, scale, sliding_window) if n else None
+    decoded = decode(plan.bands, query_HTD[:, :n].transpose(0, 1), keys, values, scale, window) if n else None
     if decoded is not None and not plan.groups:
-        return decoded[None], None
-    out = query.new_empty(query_HTD.shape[1], query_HTD.shape[0], values.shape[-1])
+        return decoded
+    out = query_HTD.new_empty(query_HTD.shape[1], query_HTD.shape[0], values.shape[-1])
     if decoded is not None:
         out[:n] = decoded
     for runs in plan.groups:
         if len(runs) == 1:
             run = runs[0]
-            out[run.start : run.stop] = _alone(plan, run, query_HTD, keys, values, scale, sliding_window)
+            out[run.start : run.stop] = _alone(plan, run, query_HTD, keys, values, scale, window)
         else:
-            got = _together(runs, query_HTD, keys, values, scale, sliding_window)
+            got = _together(runs, query_HTD, keys, values, scale, window)
             for m, run in enumerate(runs):
                 out[run.start : run.stop] = got[m, : run.new]
-    return out[None], None
+    return out
 
 
 AttentionInterface.register(NAME, slots_attention)

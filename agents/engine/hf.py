@@ -26,13 +26,14 @@ from agents.engine.base import (
     check_request,
     forked,
 )
+from agents.engine.body import Body, body_of
 from agents.engine.cache import CachePlan, RowRun, SlotCache, group_runs
 from agents.engine.decoding import bands
 from agents.engine.prefixes import Prefixes
 from agents.engine.probe import check_supported, probe
 from agents.engine.rows import SlotRows
 from agents.engine.sampling import draw
-from agents.engine.weights import PolicyWeights
+from agents.engine.weights import PolicyWeights, small
 from agents.text.errors import ModelError
 from agents.text.thoughts import Cuts
 
@@ -105,6 +106,8 @@ class HFEngine:
         self._owner: list[int] = [-1] * slots
         self._rows = SlotRows(slots)
         self._cuts = Cuts(slots)
+        self._body_of: PreTrainedModel | None = None
+        self._body: Body | None = None
         probe(self.model, self.forward, max_length)
         self.forwards = self.encoded_tokens = 0
 
@@ -175,7 +178,8 @@ class HFEngine:
     def describe(self) -> str:
         """One line about how the policy is run."""
         return (
-            f"{type(self.model).__name__}, {self.weights.parameters / 1e6:.1f}M parameters, {self.weights.how}; "
+            f"{type(self.model).__name__}, {self.weights.parameters / 1e6:.1f}M parameters, {self.weights.how}"
+            f"{', in few operations a layer' if self._known_body() else ''}; "
             f"{self.slots} slots of at most {self.max_length} tokens on {self.device}"
         )
 
@@ -257,11 +261,16 @@ class HFEngine:
             groups=group_runs(runs, self.padding),
             device=self.device,
         )
+        keep_N = torch.from_numpy(keep).to(self.device) if runs else None
+        self.forwards += 1
+        self.encoded_tokens += len(token_T)
+        if (body := self._known_body()) is not None:
+            return body(token, pos, plan, keep_N)
         logits = self.model(
             input_ids=token[None],
             position_ids=pos[None],
             use_cache=False,
-            logits_to_keep=torch.from_numpy(keep).to(self.device) if runs else 0,
+            logits_to_keep=0 if keep_N is None else keep_N,
             turnwise_plan=plan,
         ).logits[0]
         if len(plan.seen) != self._layers:
@@ -269,9 +278,14 @@ class HFEngine:
                 f"{type(self.model).__name__}: {len(plan.seen)} of {self._layers} layers used the engine's cache; "
                 "the others have a state that it cannot hold"
             )
-        self.forwards += 1
-        self.encoded_tokens += len(token_T)
         return logits
+
+    def _known_body(self) -> Body | None:
+        """What computes the model in fewer operations, where its code is known and it is small."""
+        if self._body_of is not self.model:
+            self._body_of = self.model
+            self._body = body_of(self.model) if small(self.model) else None
+        return self._body
 
     def _record(self, rows: np.ndarray, logits: Tensor) -> list[Completion]:
         """Samples one token for each of ``rows`` and finishes those that end."""

@@ -20,8 +20,10 @@ from transformers import PreTrainedModel
 
 from agents.engine.cache import NAME
 from agents.model import adapter_io
-from agents.model.attention.onednn_linear import widen
+from agents.model.attention.onednn_linear import WideLinear, by_columns, usable, widen
+from agents.model.lean_layers import make_lean
 from agents.model.lora import multiply_in_base_type
+from agents.model.lora_linear import in_one_pass
 from agents.text.errors import ModelError
 
 MERGE_UP_TO = 1_000_000_000
@@ -29,6 +31,11 @@ MERGE_UP_TO = 1_000_000_000
 PACK_UP_TO = 100_000_000
 """Parameters up to which a CPU engine keeps a copy of its linear layers in the order that is fastest to multiply."""
 _KEPT_INITIALISATIONS = (True, False, "gaussian", "orthogonal")
+
+
+def small(model: PreTrainedModel) -> bool:
+    """Whether a second copy of the model's weights may be kept."""
+    return sum(p.numel() for p in model.parameters()) <= PACK_UP_TO
 
 
 def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
@@ -49,7 +56,8 @@ def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
     if twin.is_gradient_checkpointing:
         twin.gradient_checkpointing_disable()
     twin.set_attn_implementation(NAME)
-    widen(twin, packs=sum(p.numel() for p in twin.parameters()) <= PACK_UP_TO)
+    make_lean(twin)
+    widen(twin, packs=small(twin) and twin.device.type == "cpu")
     return twin
 
 
@@ -94,8 +102,7 @@ class PolicyWeights:
             raise ModelError(f"init_lora_weights={lora.init_lora_weights!r} changes the base weights; use True")
         weights = list(self.model.parameters())
         if merge is None:
-            small = self.parameters <= MERGE_UP_TO and all(p.dtype == torch.float32 for p in weights)
-            merge = small and plain(lora)
+            merge = self.parameters <= MERGE_UP_TO and all(p.dtype == torch.float32 for p in weights) and plain(lora)
         elif merge and not all(p.is_floating_point() for p in weights):
             raise ModelError("quantised weights cannot be merged: leave merge out")
         elif merge and not plain(lora):
@@ -104,8 +111,9 @@ class PolicyWeights:
         with torch.random.fork_rng(devices):  # the fresh adapter draws numbers that are overwritten anyway
             body = shared_copy(self._base) if merge else self.model
             self._adapter = get_peft_model(body, copy.deepcopy(lora))
-        if plain(lora):
-            multiply_in_base_type(self._adapter)  # as the trainer does
+        if plain(lora):  # as the trainer does
+            multiply_in_base_type(self._adapter)
+            in_one_pass(self._adapter)
         self._adapter.eval()
         layers = {n: m for n, m in self._adapter.get_base_model().named_modules() if isinstance(m, LoraLayer)}
         self.how = f"LoRA on {len(layers)} layers, unmerged"
@@ -113,10 +121,13 @@ class PolicyWeights:
             self.how = f"LoRA merged into own copies of {len(layers)} weights"
             for name, layer in layers.items():
                 module = self.model.get_submodule(name)
-                module.weight = nn.Parameter(layer.get_base_layer().weight.detach().clone(), requires_grad=False)
+                weight = layer.get_base_layer().weight.detach().clone()
+                if isinstance(module, WideLinear) and module.packs and not usable():
+                    weight = by_columns(weight)  # so the layer keeps no other copy
+                module.weight = nn.Parameter(weight, requires_grad=False)
                 self._merged.append((layer, module.weight))
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def load(self, state: Mapping[str, Tensor] | bytes | None) -> None:
         """Takes an adapter as peft's ``get_peft_model_state_dict`` gives it, or safetensors bytes of it.
 

@@ -95,7 +95,7 @@ class ActorCritic(Adapted):
         self.counters = Counters()
         self._plan: tuple[Tensor, RowPlan] | None = None
         self._base_size = model.num_parameters()
-        with torch.random.fork_rng():
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
             torch.manual_seed(seed)
             self.model = model if lora is None else with_lora(model, lora)
             self.value_head = None if critic is None else value_head(model, critic)

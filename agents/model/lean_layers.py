@@ -6,16 +6,17 @@ that of Llama's are taken, in whatever family they are; every other one stays as
 Legend: N rows, D width.
 """
 
-import inspect
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import silu
+from torch.nn.functional import rms_norm, silu
 from transformers.activations import SiLUActivation
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
+
+from agents.model.known_code import same_code
 
 
 def make_lean(model: nn.Module) -> None:
@@ -23,7 +24,7 @@ def make_lean(model: nn.Module) -> None:
     for module in model.modules():
         own: Any = type(module)
         for lean, known in _KNOWN:
-            if not issubclass(own, lean) and _code(own) == _code(known):
+            if not issubclass(own, lean) and same_code(own, known):
                 module.__class__ = _mixed(lean, own)
 
 
@@ -33,20 +34,13 @@ def _mixed(lean: Any, own: Any) -> type:
     return type(own.__name__, (lean, own), {"__module__": own.__module__})
 
 
-@cache
-def _code(layer: Any) -> str:
-    """Source of the forward pass; of layers without one, a name that no other has."""
-    try:
-        return inspect.getsource(layer.forward)
-    except (AttributeError, OSError, TypeError):
-        return f"{layer.__module__}.{layer.__qualname__}"
-
-
-class _Norm(nn.Module):
+class Norm(nn.Module):
     """The root mean square norm of Llama and of many others."""
 
     def forward(self, x: Tensor) -> Tensor:
         weight_D: Any = self.weight
+        if {x.dtype, weight_D.dtype} == {torch.bfloat16} and x.is_cuda:
+            return rms_norm(x, weight_D.shape, weight_D, self.variance_epsilon)  # type: ignore[arg-type]
         if {x.dtype, weight_D.dtype} != {torch.float32} or weight_D.requires_grad:
             return super().forward(x)
         if torch.is_grad_enabled() and x.requires_grad:
@@ -76,12 +70,12 @@ class _Normed(torch.autograd.Function):
         return out_ND.mul_(inverse_N).addcmul_(x_ND, along_N, value=-1), None, None
 
 
-class _Gated(nn.Module):
+class Gated(nn.Module):
     """The MLP of Llama and of many others: silu(gate) * up, then down."""
 
     def forward(self, x: Tensor) -> Tensor:
         own: Any = self
-        if not isinstance(own.act_fn, nn.SiLU | SiLUActivation):
+        if not self.swish:
             return super().forward(x)
         gate, up = own.gate_proj(x), own.up_proj(x)
         if torch.is_grad_enabled() and (gate.requires_grad or up.requires_grad):
@@ -89,6 +83,12 @@ class _Gated(nn.Module):
         else:
             inner = silu(gate, inplace=True).mul_(up)
         return own.down_proj(inner)
+
+    @property
+    def swish(self) -> bool:
+        """Whether its activation is the usual one."""
+        own: Any = self
+        return isinstance(own.act_fn, nn.SiLU | SiLUActivation)
 
 
 class _Swish(torch.autograd.Function):
@@ -106,5 +106,5 @@ class _Swish(torch.autograd.Function):
         return torch.ops.aten.silu_backward(grad * up, gate), silu(gate).mul_(grad)
 
 
-_KNOWN: tuple[tuple[Any, Any], ...] = ((_Norm, LlamaRMSNorm), (_Gated, LlamaMLP))
+_KNOWN: tuple[tuple[Any, Any], ...] = ((Norm, LlamaRMSNorm), (Gated, LlamaMLP))
 """Whose code is known, and what computes the same."""

@@ -53,7 +53,7 @@ class SeparateActorCritic(ActorCritic):
         self.separate = critic
         own = replace(lora, rank=critic.rank, alpha=critic.alpha)
         self.critic_body = ActorCritic(twin, own, None, seed=seed + 1, **shared)
-        with torch.random.fork_rng():
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
             torch.manual_seed(seed + 1)
             self.critic_body.value_head = value_head(model, critic)
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -25,6 +26,8 @@ from agents.text.tool_template import PROBE
 
 UNUSUAL = "\u0e5b\u1c5b\ua9c5\uabcd\U00012345\U0001f9ff\U000e0041\U0010fffd\x07"
 """Characters that few vocabularies hold."""
+_ONE_TABLE = Lock()
+"""Since Python 3.12 a cached property by itself may be computed twice."""
 
 
 class Chat:
@@ -39,7 +42,10 @@ class Chat:
         self.tokenizer = tokenizer
         self._plain = plain_tokenizer(tokenizer)
         self._whole = _unprefixed(tokenizer, added=True)
-        self.control_ids = frozenset(tokenizer.added_tokens_decoder) | frozenset(tokenizer.all_special_ids)
+        # Some vocabularies hold runs of blanks and line breaks as added tokens: these are text.
+        added = tokenizer.added_tokens_decoder.items()
+        named = {i for i, token in added if token.special or token.content.replace("▁", " ").strip()}
+        self.control_ids = frozenset(named) | frozenset(tokenizer.all_special_ids)
         """Ids that no text may become."""
         self._layouts: dict[str, tuple[Layout, Frame[tuple[int, ...]]]] = {}
         self.layout, self._frame = self._layout(PROBE if self.settings.tools is Tools.ON else ())
@@ -141,9 +147,14 @@ class Chat:
         """Text of any ids, control tokens included."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
-    @cached_property
+    @property
     def thought_ends(self) -> ThoughtEnds:
-        """Where a thought factor ends, by this tokenizer's tokens."""
+        """Where a thought factor ends, by this tokenizer's tokens: one table for all, whichever thread asks first."""
+        with _ONE_TABLE:
+            return self._thought_ends
+
+    @cached_property
+    def _thought_ends(self) -> ThoughtEnds:
         backend = self.tokenizer.backend_tokenizer
         return ThoughtEnds(backend.decode_batch([[i] for i in range(len(self.tokenizer))], skip_special_tokens=False))
 

@@ -18,7 +18,7 @@ class Recall(nn.Module):
 
     def __init__(self, model: PreTrainedModel, seed: int, tokens: int = 12) -> None:
         super().__init__()
-        with torch.random.fork_rng():
+        with torch.random.fork_rng([]):
             torch.manual_seed(seed)
             self.answer = nn.Linear(model.config.hidden_size, tokens * model.config.vocab_size)
         self.tokens = tokens
@@ -40,7 +40,7 @@ class PredictSuccess(nn.Module):
     def __init__(self, model: PreTrainedModel, seed: int) -> None:
         super().__init__()
         width = model.config.hidden_size
-        with torch.random.fork_rng():
+        with torch.random.fork_rng([]):
             torch.manual_seed(seed)
             self.answer = nn.Sequential(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2))
 

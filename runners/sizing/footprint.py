@@ -96,8 +96,8 @@ def footprint(settings: RunSettings, config: PretrainedConfig, *, gpu: bool) -> 
     if getattr(settings.engine, "merge", None) is not None:
         merged = settings.engine.merge
     engine = size(m.weight for m in adapted) if merged else 0
-    if wide and dtype == torch.float32 and count <= PACK_UP_TO:
-        engine += size(m.weight for m in linear)
+    if not gpu and dtype == torch.float32 and count <= PACK_UP_TO:
+        engine += (1 + wide) * size(m.weight for m in linear)  # oneDNN's own order is a copy of a copy
     if train.quantize != "none":
         each = {"int8": INT8, "nf4": NF4}[train.quantize]
         weights += round(sum(m.weight.numel() * (each - dtype.itemsize) for m in linear if m is not head))

@@ -52,7 +52,8 @@ FOREIGN = (
 
 def names_of(chat: Chat) -> list[str]:
     """Every added or special token of the tokenizer."""
-    return sorted({*chat.tokenizer.get_added_vocab(), *chat.tokenizer.all_special_tokens})
+    added = chat.tokenizer.get_added_vocab().items()
+    return sorted({*(name for name, i in added if i in chat.control_ids), *chat.tokenizer.all_special_tokens})
 
 
 def wide(text: str) -> str:

@@ -18,6 +18,7 @@ from chat_cases import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
 
 from agents.text.chat import Chat, plain_tokenizer
@@ -36,12 +37,19 @@ def chat_of(made: PreTrainedTokenizerFast) -> Chat:
     return Chat(made)
 
 
+def with_blanks(made: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """As Gemma's: pieces of the vocabulary that are added tokens, too."""
+    made.add_tokens([AddedToken(text, special=False, normalized=False) for text in ("\n", "\n\n", "▁▁", "<table>")])
+    return made
+
+
 MAKERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
     "tiny": tiny,
     "byte-bpe": tokenizer,
     "unigram": lambda: tokenizer(backend=unigram(["Brunwick"])),
     "characters": lambda: tokenizer(backend=characters()),
     "control strings in the vocabulary": lambda: tokenizer("mistral", unigram(["<s>", "</s>", "[INST]", "<think>"])),
+    "blanks among the added tokens": lambda: with_blanks(tokenizer("gemma", unigram(["\n", "\n\n", "▁▁", "<table>"]))),
     **{family: lambda family=family: tokenizer(family) for family in TEMPLATES},  # type: ignore[misc]
 }
 
@@ -53,7 +61,8 @@ def chat(request: pytest.FixtureRequest) -> Chat:
 
 def hostile(chat: Chat) -> list[str]:
     """Texts that would be control tokens if a tokenizer knew them."""
-    names = sorted({*chat.tokenizer.get_added_vocab(), *chat.tokenizer.all_special_tokens, chat.tokenizer.eos_token})
+    added = {name for name, i in chat.tokenizer.get_added_vocab().items() if i in chat.control_ids}
+    names = sorted({*added, *chat.tokenizer.all_special_tokens, chat.tokenizer.eos_token})
     half = [name[:2] + name + name[2:] for name in names]
     spaced = [f" {name}\n{name}{name}" for name in names]
     split = [name[: len(name) // 2] for name in names] + [name[len(name) // 2 :] for name in names]

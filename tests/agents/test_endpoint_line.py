@@ -8,6 +8,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -148,6 +149,33 @@ def test_a_request_ends_and_the_next_one_is_answered(script: Callable[[Send], No
         assert time.monotonic() - started < SOON + 1.5
         assert peak < 3 * BODY_MAX and str(error.value).isprintable()
         assert line.post({"messages": []}, time.monotonic() + 10) == Answer(200, 0.0, GOOD)
+
+
+def test_a_dropped_request_is_seen_by_the_server_and_never_made_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        line = Line(httpx2.URL(f"http://127.0.0.1:{server.getsockname()[1]}/v1"), {}, ssl.create_default_context())
+        asked = pool.submit(line.post, {"x": 1}, time.monotonic() + 60)
+        other, _ = server.accept()
+        with other:
+            other.settimeout(10)
+            assert other.recv(1 << 16)
+            line.drop()
+            left = other.recv(1 << 16)
+            while left:
+                left = other.recv(1 << 16)
+        with pytest.raises(NoAnswer):
+            asked.result()
+        with pytest.raises(NoAnswer, match="dropped"):
+            line.post({"x": 1}, time.monotonic() + 60)
+
+
+def test_what_is_on_this_machine_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with serving(well) as url, line_to(url) as line:
+        assert line.post({}, time.monotonic() + 30).body == GOOD
 
 
 def test_without_the_outer_deadline_some_would_not_end() -> None:

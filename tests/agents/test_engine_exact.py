@@ -3,16 +3,20 @@
 import random
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from engine_cases import FAMILIES, Session, again, engine_of, largest_error, model, one, plain, play, sessions, some
 from engine_contract import TOLERANCE, ExactContract, finish
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from agents.engine import Engine, Request
+from agents.engine import Engine, Request, hf
+from agents.engine.body import Body, body_of
 from agents.engine.cache import CachePlan
 from agents.engine.decoding import Band
+from agents.engine.weights import PolicyWeights
 
 
 class TestExact(ExactContract):
@@ -27,9 +31,15 @@ class TestExact(ExactContract):
 
 @pytest.mark.parametrize("padding", [None, 5.0], ids=["alone", "padded"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_many_turns_and_refills_equal_a_plain_forward(family: str, padding: float | None) -> None:
+@pytest.mark.parametrize("few", [True, False], ids=["few operations", "transformers"])
+def test_many_turns_and_refills_equal_a_plain_forward(
+    few: bool, family: str, padding: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not few:
+        monkeypatch.setattr(hf, "body_of", lambda model: None)
     reference = model(family)
     engine = engine_of(reference, share_prefixes=False)
+    assert ("few operations" in engine.describe()) == (few and family != "mistral")
     engine.padding = padding
     todo = sessions(24)  # in 3 slots: every slot is filled eight times
     play(engine, todo, delay=4)
@@ -51,10 +61,10 @@ def test_few_active_rows_of_many(slots: int) -> None:
     assert largest_error(reference, todo) <= TOLERANCE
 
 
-@pytest.mark.parametrize("broken", ["decode", "run", "window", "position"])
+@pytest.mark.parametrize("broken", ["decode", "run", "window", "position", "its position"])
 def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative controls: garbage behind a row, the future, keys behind the window, a wrong position."""
-    reference = model("mistral" if broken == "window" else "llama")
+    reference = model("mistral" if broken in ("window", "its position") else "llama")
     engine = engine_of(reference, share_prefixes=False)
     decode_mask, run_mask = Band.mask, CachePlan.run_mask
     if broken == "decode":
@@ -63,6 +73,9 @@ def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(CachePlan, "run_mask", lambda *a: torch.zeros_like(run_mask(*a)))
     elif broken == "window":
         monkeypatch.setattr(Band, "mask", lambda self, window, *a: decode_mask(self, None, *a))
+    elif broken == "position":
+        call = Body.__call__
+        monkeypatch.setattr(Body, "__call__", lambda body, token, pos, *a: call(body, token, pos // 2, *a))
     else:
         forward = engine.model.forward
         monkeypatch.setattr(
@@ -141,3 +154,45 @@ def test_the_model_is_left_as_it_was() -> None:
     assert reference.config._attn_implementation == "sdpa"
     assert engine.model.get_input_embeddings().weight is reference.get_input_embeddings().weight, "weights are shared"
     plain(reference, [5, 6, 7])
+
+
+def test_a_body_follows_the_weights() -> None:
+    """What is trained in place, or loaded, is what the next step computes with."""
+    reference = model("qwen3")
+    engine = engine_of(reference, share_prefixes=False)
+    for change in range(2):
+        todo = sessions(3, seed=change)
+        play(engine, todo)
+        assert largest_error(reference, todo) <= TOLERANCE
+        with torch.no_grad():
+            reference.model.layers[1].mlp.up_proj.weight.mul_(1.5)
+    engine._body._weights = []  # type: ignore[union-attr]
+    engine._body._stamp = 0  # type: ignore[union-attr]
+    todo = sessions(3, seed=5)
+    play(engine, todo)
+    assert largest_error(reference, todo) > 0.1, "the control: it does not look, and keeps its copies"
+
+
+@pytest.mark.parametrize("change", ["code", "hook", "instance", "activation", "type", "embedding"])
+def test_a_model_that_is_not_quite_known_is_left_to_transformers(change: str) -> None:
+    reference = model("llama")
+    assert body_of(PolicyWeights(reference, None, None, reference.device).model) is not None
+    layer = reference.model.layers[1]
+    if change == "code":
+
+        class Other(type(layer)):  # type: ignore[misc]
+            def forward(self, *args: Any, **keywords: Any) -> Tensor:
+                return super().forward(*args, **keywords) * 2
+
+        layer.__class__ = Other
+    elif change == "hook":
+        layer.mlp.register_forward_hook(lambda module, args, out: out * 2)
+    elif change == "instance":
+        layer.mlp.forward = lambda x: x
+    elif change == "activation":
+        layer.mlp.act_fn = nn.GELU()
+    elif change == "type":
+        reference.double()
+    else:
+        reference.model.embed_tokens.__class__ = type("Scaled", (nn.Embedding,), {})
+    assert body_of(PolicyWeights(reference, None, None, reference.device).model) is None

@@ -7,6 +7,7 @@ import torch
 from engine_cases import engine_of, largest_error, model, play, sessions
 from torch import nn
 
+from agents.engine import body
 from agents.model.attention import onednn_linear as linear
 from agents.model.attention.onednn_linear import WideLinear, rounded, widen
 
@@ -106,8 +107,10 @@ def test_other_types_take_the_ordinary_way(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
 def test_an_engine_on_wide_layers_equals_a_plain_forward(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "WORTH", 0)
+    monkeypatch.setattr(body, "usable", linear.able)
     reference = model(family)
     engine = engine_of(reference)
+    assert engine._body is not None
     assert any(type(module) is WideLinear for module in engine.model.modules())
     assert not any(type(module) is WideLinear for module in reference.modules())
     todo = sessions(12)

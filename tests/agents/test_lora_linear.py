@@ -1,15 +1,18 @@
 """LoRA layers in one product give what PEFT's own give, forwards and backwards, and leave to PEFT what is PEFT's."""
 
 import copy
+from typing import cast
 
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import Linear
 from torch import Tensor, nn
 
 from agents.model import lora_linear
 from agents.model.attention import onednn_linear
 from agents.model.attention.onednn_linear import WideLinear
+from agents.model.lora import multiply_in_base_type
 from agents.model.lora_linear import OnePassLinear, in_one_pass
 
 
@@ -67,6 +70,29 @@ def test_numbers_and_gradients(rows: int) -> None:
         assert off(numbers(mine, rows), numbers(plain, rows)) <= 1e-5
     exact, also = (made.double() for made in pair())
     assert off(numbers(also, rows), numbers(exact, rows)) <= 1e-14
+
+
+@pytest.mark.parametrize("rows", [3, 200])
+def test_in_bfloat16_it_rounds_less_than_peft(rows: int) -> None:
+    """Where many rows would take the sum of the weights in float32, too: it would be rounded to 8 bits."""
+    plain = adapted()
+    for name, weight in plain.named_parameters():
+        weight.data = weight.data.bfloat16() if "lora_" not in name else weight.data.bfloat16().float()
+    multiply_in_base_type(plain)
+    mine = copy.deepcopy(plain)
+    in_one_pass(mine)
+    x = torch.randn(rows, 24, generator=torch.Generator().manual_seed(1)).bfloat16()
+    layers = [cast(Linear, net.get_submodule("base_model.model.one")) for net in (plain, mine)]
+    base, A, B = (layers[0].get_submodule(n) for n in ("base_layer", "lora_A.default", "lora_B.default"))
+    A_RI, B_OR, weight_OI, bias_O = (p.detach().double() for p in (A.weight, B.weight, base.weight, base.bias))
+    exact = x.double() @ (weight_OI + 3 * B_OR @ A_RI).t() + bias_O
+    theirs, ours = (layer(x) for layer in layers)
+    assert ours.dtype == torch.bfloat16 and type(layers[1]) is OnePassLinear
+    assert (ours - exact).abs().mean() < (theirs - exact).abs().mean() < 0.02
+    own = [layers[1].lora_A["default"].weight, layers[1].lora_B["default"].weight]
+    grads = torch.autograd.grad(ours.sum(), own)
+    wanted = torch.autograd.grad(theirs.sum(), [A.weight, B.weight])
+    assert all(g.dtype == torch.float32 and off([g], [w]) <= 0.02 for g, w in zip(grads, wanted, strict=True))
 
 
 @pytest.mark.skipif(not onednn_linear.able(), reason="this machine has no wider instructions")

@@ -1,7 +1,9 @@
 """Where a thought factor ends: between tokens, over any tokenizer, at one slot and at many."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from time import sleep
 
 import pytest
 from engine_cases import VOCABULARY, engine_of, model, one, some
@@ -172,3 +174,18 @@ def one_of(engine: FakeEngine, request: Request) -> tuple[tuple[int, ...], StopR
     engine.submit(request)
     (done,) = engine.step()
     return done.tokens, done.stop
+
+
+def test_threads_that_ask_at_once_get_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine refuses a second one. Before Python 3.12 a cached property alone was enough."""
+    made = []
+
+    def slow(texts: Sequence[str]) -> ThoughtEnds:
+        made.append(sleep(0.05))
+        return ThoughtEnds(texts)
+
+    monkeypatch.setattr("agents.text.chat.ThoughtEnds", slow)
+    chat = Chat(CHATS["tiny"]().tokenizer)
+    with ThreadPoolExecutor(4) as pool:
+        tables = list(pool.map(lambda _: chat.thought_ends, range(4)))
+    assert len(made) == 1 and all(table is tables[0] for table in tables)

@@ -168,6 +168,23 @@ def test_a_closed_session_waits_for_nobody(twin: Twin) -> None:
     assert one(engine, Request(0, PROMPT, 1, seed=1)).tokens and time.monotonic() - started < 2
 
 
+def test_a_closed_session_is_not_asked_about_again(twin: Twin) -> None:
+    engine, calls = opened(twin), []
+
+    def late(body: dict[str, Any]) -> tuple[int, bytes]:
+        calls.append(body)
+        time.sleep(1.0)
+        return 200, choice()
+
+    twin.faults["completions"] = late
+    engine.submit(Request(0, PROMPT, 9, seed=1))
+    while not calls:
+        time.sleep(0.01)
+    engine.close_session(0)
+    time.sleep(2.0)
+    assert len(calls) == 1
+
+
 def adapted(twin: Twin) -> Any:
     return get_peft_model(model(), LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM"))
 

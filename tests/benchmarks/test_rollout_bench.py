@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 from agents.engine import SamplingSettings
 from agents.engine.hf import HFEngine
 from benchmarks import sampled, wiki_steps
-from benchmarks.rollout import KEPT, Workload, conditions, ways
+from benchmarks.rollout import KEPT, LOOP, Workload, conditions, ways
 from benchmarks.single_turn import GROUP, Ours, Shape, Words, prompts, reward
 
 VOCABULARY = 61
@@ -68,11 +68,11 @@ def test_a_way_that_does_less_is_noticed() -> None:
     assert not reads_as_asked(todo, done) and done.sampled < Workload(stops.model, todo, ()).samples
     found = {
         "asked": 10, "sampled": {"engine": 10, "generate": 9}, "best": "generate",
-        "rows": {"generate": {"times": {"median": 2.0}}},
+        "rows": {name: {"times": {"median": times}} for name, times in (("generate", 2.0), (KEPT, 1.9), (LOOP, 1.7))},
     }  # fmt: skip
     fast = {"p95_ms": 0.2}
     wiki = {"steps_per_s": {"median": 9000.0}, "answered_as_meant": 1.0, "search": fast, "similar": fast}
-    assert [holds for _, holds in conditions({"x": found}, wiki)] == [False, True, True, True, True, True]
+    assert [holds for _, holds in conditions({"x": found}, wiki)] == [False, True, True, False, True, True, True, True]
 
 
 def test_all_ways_choose_the_same_tokens_when_greedy() -> None:
@@ -84,8 +84,9 @@ def test_all_ways_choose_the_same_tokens_when_greedy() -> None:
     truth = sampled.with_engine(engine, todo).histories
     assert sampled.with_generate(model, todo, 3, greedy=True).histories == truth
     assert sampled.with_kept_cache(model, todo, greedy=True).histories == truth
+    assert sampled.with_loop(model, todo, greedy=True).histories == truth
     assert sampled.with_generate(model, todo, 3).histories != truth
-    assert KEPT in ways(Workload(model, todo, ()), engine)
+    assert {KEPT, LOOP} <= ways(Workload(model, todo, ()), engine).keys()
 
 
 def test_recorded_episodes_are_read_back(tmp_path: Path) -> None:

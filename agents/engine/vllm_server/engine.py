@@ -136,7 +136,7 @@ class ServerEngine:
         if turn is not None:
             turn.dropped = True
             del self._turns[turn.number]
-            turn.line.close()  # the server then ends the request
+            turn.line.drop()  # the server then ends the request
 
     def load(self, version: int, adapter: Mapping[str, Tensor] | bytes | None) -> None:
         if self._sessions:
@@ -166,10 +166,10 @@ class ServerEngine:
 
     def _play(self, turn: _Turn) -> None:
         try:
-            stop = None
-            while stop is None:
-                stop = self._go_on(turn)
-            self._done.put((turn, stop))
+            while not turn.dropped:
+                if (stop := self._go_on(turn)) is not None:
+                    self._done.put((turn, stop))
+                    return
         except EngineError as error:
             self._done.put((turn, error))
         except Exception as error:  # it is raised where it can be seen

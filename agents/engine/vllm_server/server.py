@@ -77,7 +77,8 @@ class Server:
 
     def give_back(self, line: Line) -> None:
         with self._lock:
-            self._idle.append(line)
+            if not line.dropped:
+                self._idle.append(line)
 
     def close(self) -> None:
         with self._lock:
@@ -172,7 +173,7 @@ class Server:
             try:
                 answer = own.get(until) if body is None else own.post(body, until)
             except NoAnswer:
-                if monotonic() >= until:
+                if monotonic() >= until or own.dropped:
                     raise
                 answer = own.get(until) if body is None else own.post(body, until)
         except NoAnswer as error:

@@ -33,7 +33,9 @@ def choose(asked: Attention, model: PreTrainedModel) -> tuple[Attention, str]:
         _refuse(asked, _missing(asked, model.device) or _unfit(asked, model))
         return asked, "as set"
     why_not = _missing(Attention.FLEX, model.device) or _unfit(Attention.FLEX, model)
-    return (Attention.BLOCKS, f"since {why_not}") if why_not else (Attention.FLEX, "since the model is on CUDA")
+    if why_not:
+        return Attention.BLOCKS, f"since {why_not}"
+    return Attention.FLEX, "since the model is on CUDA; the first update compiles its kernels"
 
 
 def plan_of(way: Attention, batch: Batch, device: torch.device) -> RowPlan:

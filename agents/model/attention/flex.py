@@ -2,7 +2,7 @@
 
 Invariant: it equals dense attention under ``mask.tree_mask``. The block mask is made from the mask vector alone, by the
 smallest and largest entry of each block of rows: nothing of size T x T is made, on no device, and nothing waits for
-the device. Rows are padded to one of a few lengths, so that the kernel is compiled once for each of them.
+the device. Rows are padded to whole blocks, and the kernel is compiled once for rows and windows of every length.
 
 A CPU computes the forward only: torch has no backward of FlexAttention there.
 
@@ -11,31 +11,34 @@ Legend: T tokens, P padded tokens, N blocks of tokens, B tokens of a block, H he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental import _config as sizes
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import pad
 
 BLOCK = 128
 """Rows of a block: what the kernels skip or compute as a whole."""
+LEAST_BLOCKS = 2
+"""Of a row: what has a size of 1 is compiled apart."""
 LEAST_WIDTH = 16
 """Narrowest head that the CUDA kernels take."""
-MOST_KERNELS = 256
-"""Compiled kernels at once: lengths x windows x with and without gradient. The default of 8 would end in an error."""
+NO_WINDOW = 2**30
+"""Tokens that a layer without a sliding window sees."""
+MOST_KERNELS = 64
+"""Compiled kernels at once: shapes of heads x with and without gradient. The default of 8 would end in an error."""
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def bucket(tokens: int) -> int:
-    """The length that a row is padded to: two for each doubling, from two blocks on."""
-    octave = 2 * BLOCK
-    while octave < tokens:
-        octave *= 2
-    return octave * 3 // 4 if octave > 2 * BLOCK and tokens <= octave * 3 // 4 else octave
+def padded(tokens: int) -> int:
+    """The length that a row is padded to: whole blocks."""
+    return max(LEAST_BLOCKS, -(-tokens // BLOCK)) * BLOCK
 
 
 class FlexPlan:
@@ -52,7 +55,7 @@ class FlexPlan:
         self, pos_T: Tensor, end_T: Tensor, device: torch.device | str = "cpu", *, compiled: bool = True
     ) -> None:
         self._tokens = pos_T.numel()
-        extra = bucket(self._tokens) - self._tokens
+        extra = padded(self._tokens) - self._tokens
         # A padded row is a tree of its own: it sees itself, so that no row is without a key.
         alone = torch.arange(self._tokens + 1, self._tokens + extra + 1, device=device)
         self._end_P = torch.cat([end_T.to(device), alone]).int()
@@ -76,28 +79,33 @@ class FlexPlan:
         extra = self._end_P.numel() - self._tokens
         q, k, v = (pad(x, (0, 0, 0, 0, 0, extra)).transpose(0, 1)[None] for x in (query_THD, key_TGD, value_TGD))
         call: Any = kernel() if self._compiled else flex_attention
-        with torch._dynamo.config.patch(recompile_limit=MOST_KERNELS, accumulated_recompile_limit=MOST_KERNELS):
+        with _any_length():
             out = call(q, k, v, block_mask=self.mask(window), scale=scale, enable_gqa=q.shape[1] != k.shape[1])
         return out[0, :, : self._tokens].transpose(0, 1)
 
 
+@contextmanager
+def _any_length() -> Iterator[None]:
+    """Sizes that happen to be equal are not taken for the same one: others would be compiled anew."""
+    limits: Any = {"recompile_limit": MOST_KERNELS, "accumulated_recompile_limit": MOST_KERNELS}
+    shapes: Any = sizes
+    with torch._dynamo.config.patch(**limits), shapes.patch(use_duck_shape=False):
+        yield
+
+
 @cache
 def kernel() -> Callable[..., Tensor]:
-    """FlexAttention, compiled for every shape it meets. Never falls back to the whole scores: it would raise."""
-    return torch.compile(flex_attention, dynamic=False, fullgraph=True)
+    """FlexAttention, compiled for rows of any length. Never falls back to the whole scores: it would raise."""
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
 
 
 def mask_mod(pos_P: Tensor, end_P: Tensor, window: int | None) -> MaskMod:
     """The rule of ``mask.tree_mask`` for one query and one key."""
-
-    def ancestor(_batch: Tensor, _head: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        return (kv <= q) & (q < end_P[kv])
-
-    if window is None:
-        return ancestor
+    # A tensor, so that one kernel serves every window and none.
+    reach = torch.full((), NO_WINDOW if window is None else window, dtype=pos_P.dtype, device=pos_P.device)
 
     def near_ancestor(_batch: Tensor, _head: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        return (kv <= q) & (q < end_P[kv]) & (pos_P[q] - pos_P[kv] < window)
+        return (kv <= q) & (q < end_P[kv]) & (pos_P[q] - pos_P[kv] < reach)
 
     return near_ancestor
 
