@@ -97,9 +97,9 @@ class Cell:
     """Peak bytes on the GPU, weights included."""
 
 
-def model_of(shape: Shape, device: str) -> ActorCritic:
-    """Made on the device, in bfloat16."""
-    config = Qwen3Config(
+def config_of(shape: Shape) -> Qwen3Config:
+    """Of a model with this shape."""
+    return Qwen3Config(
         vocab_size=shape.vocabulary,
         hidden_size=shape.width,
         num_hidden_layers=shape.layers,
@@ -113,9 +113,13 @@ def model_of(shape: Shape, device: str) -> ActorCritic:
         eos_token_id=0,
         pad_token_id=0,
     )
+
+
+def model_of(shape: Shape, device: str) -> ActorCritic:
+    """Made on the device, in bfloat16."""
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(0)
-        base: PreTrainedModel = Qwen3ForCausalLM._from_config(config, dtype=torch.bfloat16)
+        base: PreTrainedModel = Qwen3ForCausalLM._from_config(config_of(shape), dtype=torch.bfloat16)
     model = ActorCritic(base, LoraSettings(), CriticSettings(), checkpointing=True)
     variants.wake(model)
     return model
@@ -234,17 +238,20 @@ def main() -> None:
     device = "cpu" if settings.quick else "cuda"
     shapes = TINY if settings.quick else {size: SHAPES[size] for size in settings.sizes}
     console, peak = Console(width=120), peak_of(settings, device)
+    title = f"forward and backward, bfloat16, {timing.hardware(device)}"
+    headings = ("", "tokens", "tokens/s", "utilisation", "peak memory")
     cells: list[Cell] = []
+    status = 0
     for size, shape in shapes.items():
         model = model_of(shape, device)
         console.print(f"{size}: attention {model.attention}, {model.how}", highlight=False)
         cells += measure(model, size, settings, device)
         del model
-    title = f"forward and backward, bfloat16, {timing.hardware(device)}"
-    headings = ("", "tokens", "tokens/s", "utilisation", "peak memory")
-    timing.print_table(title, headings, (row(cell, peak) for cell in cells), console)
-    result = {"peak_tflops": peak, "cells": [asdict(cell) for cell in cells]}
-    sys.exit(timing.finish(result, conditions(cells, peak, settings.quick), settings.out, console, device))
+        # After each size: time on a GPU may end early.
+        timing.print_table(title, headings, (row(cell, peak) for cell in cells if cell.size == size), console)
+        result = {"peak_tflops": peak, "cells": [asdict(cell) for cell in cells]}
+        status = timing.finish(result, conditions(cells, peak, settings.quick), settings.out, console, device)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

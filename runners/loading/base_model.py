@@ -27,6 +27,7 @@ from runners.cloning.tiny_model import ensure_tiny
 from runners.command_line.errors import UserError, out_of_memory
 from runners.loading.allocator import LARGE, give_back
 from runners.loading.quantized import loading, settle
+from runners.loading.reproducible import prepare, reproducible
 from runners.settings.pretrained import config_file
 from runners.settings.run_settings import RunSettings
 
@@ -91,6 +92,7 @@ def load_base(spec: BaseSpec, console: Console | None = None) -> Base:
     that template. Raises UserError."""
     hf_logging.disable_progress_bar()
     source, device = spec.source, device_of(spec.device)
+    prepare(device)
     if not Path(source).is_dir() and not _hub_name(source):
         raise UserError(f"no model at {source!r}: give tiny, a Hugging Face folder or, to be evaluated, a run folder")
     if isinstance(why := config_file(source), str):
@@ -164,9 +166,10 @@ def actor_on(model: PreTrainedModel, settings: RunSettings) -> ActorCritic:
         "checkpointing": train.gradient_checkpointing,
         "attention": train.attention,
     }
-    if isinstance(critic, SeparateCriticSettings):
-        return SeparateActorCritic(model, lora, critic, **how)
-    return ActorCritic(model, lora, critic, **how)
+    with reproducible(model.device):  # as the learner's passes: kernels that were compiled otherwise do not count there
+        if isinstance(critic, SeparateCriticSettings):
+            return SeparateActorCritic(model, lora, critic, **how)
+        return ActorCritic(model, lora, critic, **how)
 
 
 def check_weights(model: PreTrainedModel, tokens: int, source: str) -> None:

@@ -51,7 +51,7 @@ def begin(settings: RunSettings, console: Console, argv: Sequence[str] = ()) -> 
         except BaseException:
             training.opened.close()  # it holds the folder
             raise
-    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False)
+    console.print(f"run folder: {folder}", soft_wrap=True, highlight=False, markup=False)
     return training
 
 
@@ -62,8 +62,8 @@ def resume(folder: Path, console: Console) -> Training:
     if (run.folder / "summary.json").exists():
         raise UserError(f"{run.folder} has ended; a new run can begin from what it learned with --init-from")
     for line in (*other_versions(run.folder / VERSIONS), *other_settings(run, chosen)):
-        console.print(line, highlight=False, soft_wrap=True)
-    console.print(f"resuming from {chosen}", soft_wrap=True, highlight=False)
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.print(f"resuming from {chosen}", soft_wrap=True, highlight=False, markup=False)
     torch.set_num_threads(run.train.threads)
     checkpoint.clear_unfinished(run.checkpoints)
     return Training(run.settings, run.folder, console, resume=chosen)
