@@ -128,6 +128,8 @@ def _claim(number: int, value: Any, entrants: Sequence[str], measures: Sequence[
         raise UserError(f"{where}: give either at_least or at_most")
     if not all(isinstance(x, (int, float)) for x in (claim.at_least, claim.at_most) if x is not None):
         raise UserError(f"{where}: its threshold must be a number")
+    if not (isinstance(claim.text, str) and isinstance(claim.source, str)):
+        raise UserError(f"{where}: text and source must be texts: write what is no word in quotes")
     if not isinstance(claim.primary, bool):
         raise UserError(f"{where}: primary must be true or false")
     return claim

@@ -14,6 +14,7 @@ from agent_envs.ranges import check_ranges
 from runners.command_line.errors import UserError
 from runners.command_line.parse import parse, read_file
 from runners.comparison.claims import Claim, read_claims
+from runners.comparison.curves import Clock
 from runners.comparison.entrants import (
     Entrant,
     PlannedRun,
@@ -51,6 +52,9 @@ class Compare:
     """Runs in parallel, each in its own process."""
     out: Path | None = None
     """Folder of the runs and of the report; by default runs/compare-ENV."""
+    clock: Clock = Clock.WALL
+    """What its seconds are: those on the wall, or the processor's, which other programs beside it change less. The
+    processor's are those of a run's own process: not of environments or rollout workers in others, nor of a GPU."""
     baseline: str = ""
     """Entrant to compare with; by default the first one."""
     test_tasks: int = 500
@@ -65,13 +69,15 @@ class Compare:
     """Episodes per task among them."""
     tune_env_steps: int = 0
     """Environment steps of each tuning run; 0: as many as the other runs."""
+    tune_seeds: int = 1
+    """Runs of each try, with the seeds after those of the compared runs: one alone may have had luck."""
 
     def __post_init__(self) -> None:
         if self.seeds < 2:
             raise ValueError(f"seeds must be at least 2, not {self.seeds}: a single run shows no spread")
         check_ranges(self, env_steps=1, jobs=(1, 1024), test_tasks=1, pass_tasks=1, credit_group=1, seeds=(2, 10_000))
         check_ranges(self, first_seed=(0, 2**63 - 1 - 10_000))
-        check_ranges(self, pass_samples=0, credit_episodes=0, tune_env_steps=0)
+        check_ranges(self, pass_samples=0, credit_episodes=0, tune_env_steps=0, tune_seeds=(1, 10_000))
 
     @property
     def folder(self) -> Path:
@@ -83,9 +89,9 @@ class Compare:
         return range(self.first_seed, self.first_seed + self.seeds)
 
     @property
-    def tuning_seed(self) -> int:
-        """The seed of every tuning run, which no compared run has."""
-        return self.run_seeds.stop
+    def tuning_seeds(self) -> range:
+        """The seeds of the tuning's runs, which no compared run has."""
+        return range(self.run_seeds.stop, self.run_seeds.stop + self.tune_seeds)
 
     @property
     def measured(self) -> Measured:
@@ -133,6 +139,8 @@ class ComparisonPlan:
                 raise UserError(
                     f"entrant {entrant.name} has other settings of {compare.env}: all must play the same tasks"
                 )
+        if compare.clock is Clock.PROCESSOR and any(entrant.train.workers != "0" for entrant in entrants):
+            raise UserError("--clock processor does not see rollout workers: leave --workers out, or --clock wall")
         env = registry.make(compare.env, first[compare.env])
         pick_tasks(env, "test", max(compare.test_tasks, compare.pass_tasks if compare.pass_samples else 1), console)
         needs = [entrant.name for entrant in entrants if entrant.settings.algorithm.needs.oracle]
@@ -142,19 +150,20 @@ class ComparisonPlan:
         if 0 < compare.credit_episodes < compare.credit_group:
             raise UserError("--credit-episodes must be at least one group (--credit-group)")
 
-    def tried(self, console: Console) -> dict[str, list[PlannedRun]]:
-        """The runs of the tuning, by entrant. Raises UserError."""
-        result: dict[str, list[PlannedRun]] = {name: [] for name in self.tune}
+    def tried(self, console: Console) -> dict[str, list[list[PlannedRun]]]:
+        """The runs of the tuning, by entrant, try and seed. Raises UserError."""
+        result: dict[str, list[list[PlannedRun]]] = {name: [] for name in self.tune}
         parent = self.compare.folder / "tuning"
         for i in range(max(map(len, self.tune.values()), default=0)):
             own = {name: merged(self.own[name], tries[i]) for name, tries in self.tune.items()}
             for name, entrant in self._resolved(own, self.compare.tuning_steps, console).items():
                 if not entrant.train.eval_every:
                     raise UserError(f"entrant {name}: tuning needs evaluations on validation tasks: set eval_every")
-                run = replace(entrant, name=f"{name}-{i + 1}").run(parent, self.compare.tuning_seed)
-                if any(_same(run, other) for other in result[name]):
+                named = replace(entrant, name=f"{name}-{i + 1}")
+                runs = [named.run(parent, seed) for seed in self.compare.tuning_seeds]
+                if any(_same(runs[0], other[0]) for other in result[name]):
                     raise UserError(f"tune: setting {i + 1} of {name} was tried before")
-                result[name].append(run)
+                result[name].append(runs)
         return result
 
     def _resolved(self, own: Mapping[str, Values], env_steps: int, console: Console) -> dict[str, Entrant]:

@@ -8,11 +8,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from runners.command_line.errors import UserError
 
 AXES = {
     "env_steps": "environment steps",
@@ -24,12 +27,20 @@ AXES = {
 LEARNING = ("seconds_judge", "seconds_continuations", "seconds_forward", "seconds_update")
 
 
+class Clock(StrEnum):
+    """What a comparison's seconds are: of the clock on the wall, or of each run's process on the processor."""
+
+    WALL = "wall"
+    PROCESSOR = "processor"
+
+
 @dataclass(frozen=True)
 class History:
     """A run's numbers: one row per update, and the evaluations on validation tasks."""
 
     rows: Sequence[Mapping[str, float]]
-    """Every update's metrics, with ``busy_seconds``, which leaves out evaluations, checkpoints and the start."""
+    """Metrics of every update in which an episode ended, with ``busy_seconds``, which leaves out evaluations,
+    checkpoints and the start."""
     valid: Sequence[Mapping[str, float]]
     """{"env_steps", "sampled", "greedy"}: mean success after these steps."""
 
@@ -44,18 +55,23 @@ class History:
 
     def mean(self, key: str) -> float:
         """Over the updates that tell it; NaN where none does."""
-        known = [float(row[key]) for row in self.rows if key in row]
+        known = [float(row[key]) for row in self.rows if row.get(key) is not None]
         return float(np.mean(known)) if known else math.nan
 
 
-def read_history(folder: Path) -> History:
-    """The history of a run folder, finished or not."""
+def read_history(folder: Path, clock: Clock = Clock.WALL) -> History:
+    """The history of a run folder, finished or not. Raises UserError for one that has not the seconds of this clock."""
+    parts = ("seconds_processor",) if clock is Clock.PROCESSOR else ("seconds_rollout", *LEARNING)
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
     rows: list[Mapping[str, float]] = []
     busy, valid = 0.0, dict[int, dict[str, Any]]()
     for entry in entries:
         if entry["kind"] == "update":
-            busy += sum(entry.get(part, 0.0) for part in ("seconds_rollout", *LEARNING))
+            if clock is Clock.PROCESSOR and parts[0] not in entry:
+                raise UserError(f"{folder} is a run of an earlier version, without processor seconds: --clock wall")
+            busy += sum(entry.get(part, 0.0) for part in parts)
+            if entry["success"] is None:  # every episode broke
+                continue
             rows.append({key: value for key, value in entry.items() if key != "kind"} | {"busy_seconds": busy})
         elif entry["split"] == "valid":
             at = valid.setdefault(entry["update"], {"env_steps": rows[-1]["env_steps"] if rows else 0.0})

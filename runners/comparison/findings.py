@@ -69,7 +69,7 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
     names, seeds = list(dict.fromkeys(run.entrant for run in runs)), sorted({run.seed for run in runs})
     histories: dict[str, dict[int, History]] = {name: {} for name in names}
     for run in runs:
-        histories[run.entrant][run.seed] = read_history(run.folder)
+        histories[run.entrant][run.seed] = read_history(run.folder, compare.clock)
     frame = frame_of(histories, baseline, compare.env_steps)
     figures: dict[str, dict[int, Figures]] = {name: {} for name in names}
     for run in runs:
@@ -103,7 +103,12 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
         histories,
         over_all_turns(credit),
         turn_by_turn(credit),
-        {"compare": asdict(compare), "tuning_seed": compare.tuning_seed, "common": plan.common, "entrants": plan.own},
+        {
+            "compare": asdict(compare),
+            "tuning_seeds": list(compare.tuning_seeds),
+            "common": plan.common,
+            "entrants": plan.own,
+        },
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import yaml
 
 from runners.command_line.plain import plain
+from runners.comparison.curves import Clock
 from runners.comparison.findings import Findings
 from runners.comparison.measures import MEASURES, Measure, measure_of
 from runners.crediting.quality import ABOUT, TITLES
@@ -14,8 +15,12 @@ from runners.statistics.intervals import Interval
 INTERVALS = (
     "Brackets are 95 % intervals: the expanded percentile bootstrap over seeds, and over tasks where tasks were "
     "played; differences draw the same seeds and tasks for both. Intervals of the start are over tasks. A dash: some "
-    "run has no such figure. Seconds depend on what else the machine did, runs at once included."
+    "run has no such figure."
 )
+SECONDS = {
+    Clock.WALL: "Seconds depend on what else the machine did, runs at once included.",
+    Clock.PROCESSOR: "Seconds are the processor's, of each run's own process.",
+}
 VERDICTS = (
     "A claim holds when the whole interval lies on its side of the threshold, does not hold when none of it does, and "
     "is undecided otherwise, and with fewer than five seeds. *p* is that of a one-sided t-test over seeds, of what is "
@@ -32,8 +37,8 @@ CREDIT_NOTE = (
     "no update comes between playing and crediting. Means over seeds. Better credit need not mean faster learning."
 )
 TUNING = (
-    "Each setting was tried once with seed {seed}, which no run above has, and judged by the area under the curve of "
-    "sampled success on validation tasks."
+    "Each setting was tried with each of these seeds, which no run above has: {seeds}. It was judged by the area under "
+    "the curve of sampled success on validation tasks, in the mean over them."
 )
 
 
@@ -78,11 +83,12 @@ def markdown(result: Findings, pictures: Mapping[str, Sequence[tuple[str, str]]]
             for one in result.tried
         ]
         table = markdown_table(["entrant", "settings", "area", ""], rows)
-        parts += ["## Tuning", TUNING.format(seed=result.settings["tuning_seed"]), table]
+        parts += ["## Tuning", TUNING.format(seeds=", ".join(map(str, result.settings["tuning_seeds"]))), table]
     parts += ["## What is measured"]
     parts += [f"- **{MEASURES[key].title}**: {MEASURES[key].about}." for key in result.keys if key in MEASURES]
     settings = yaml.safe_dump(plain(result.settings), sort_keys=False, allow_unicode=True)
-    return "\n\n".join([*parts, INTERVALS, "## Settings", f"```yaml\n{settings}```"]) + "\n"
+    about = f"{INTERVALS} {SECONDS[Clock(result.settings['compare']['clock'])]}"
+    return "\n\n".join([*parts, about, "## Settings", f"```yaml\n{settings}```"]) + "\n"
 
 
 def _claims(result: Findings) -> list[str]:

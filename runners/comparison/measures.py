@@ -118,7 +118,7 @@ def figures_of(run: PlannedRun, history: History, frame: Frame, result: Mapping[
     """Everything that is measured of one run; ``result`` is what its last policy did on test tasks."""
     success, steps = history.column("success"), history.column("env_steps")
     group, updates = run.settings.algorithm.sampling.group, len(history.rows)
-    groups = updates * run.train.episodes / group
+    groups = updates * run.train.episodes / group + sum(row.get("resampled_tasks", 0.0) for row in history.rows)
     at = reached(steps, success, frame.plateau), reached(history.column("update"), success, frame.plateau)
     learning = [sum(row.get(part, 0.0) for part in LEARNING) for row in history.rows]
     one = {
@@ -162,7 +162,7 @@ def grid(figures: Mapping[int, Figures], key: str, seeds: Sequence[int]) -> Grid
 
 
 def interval(*grids: Grid, combine: Any = lambda mean: mean) -> Interval | None:
-    """`over_seeds`, or None where a run cannot tell the measure."""
+    """`over_seeds`, or None where a run cannot tell the measure or the interval has no bounds."""
     if any(np.isnan(one).all(axis=1).any() for one in grids):
         return None
     return over_seeds(grids, combine)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from runners.command_line.errors import UserError
@@ -37,6 +38,7 @@ def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Con
     """Does the jobs; returns why, by name, for those that failed. Raises UserError when it is asked to stop."""
     waiting, failed = list(jobs), dict[str, str]()
     active: dict[TaskID, tuple[ProcessJob, Generator[None]]] = {}
+    alive: set[subprocess.Popen[bytes]] = set()
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal,
@@ -47,7 +49,7 @@ def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Con
             while waiting or active:
                 while waiting and len(active) < at_once:
                     job = waiting.pop(0)
-                    active[progress.add_task(job.name, total=1.0)] = job, _doing(job)
+                    active[progress.add_task(job.name, total=1.0)] = job, _doing(job, alive)
                     if not console.is_terminal:
                         console.print(f"{title}: {job.name} ({len(jobs) - len(waiting)} of {len(jobs)})")
                 for bar, (job, doing) in list(active.items()):
@@ -59,7 +61,8 @@ def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Con
                         pass
                     except UserError as error:
                         failed[job.name] = str(error)
-                        console.print(f"[bold red]failed:[/] {job.name}: {error}", highlight=False, soft_wrap=True)
+                        told = escape(f"{job.name}: {error}")
+                        console.print(f"[bold red]failed:[/] {told}", highlight=False, soft_wrap=True)
                     del active[bar]
                     progress.remove_task(bar)
                 over = len(jobs) - len(waiting) - len(active)
@@ -68,24 +71,32 @@ def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Con
         except Stopped as stop:
             raise UserError(f"stopped by {stop}: the same command goes on from here") from None
         finally:
+            # All are asked before one is waited for: a second signal ends this process at once.
+            for process in alive:
+                process.terminate()
             for _, doing in active.values():
                 doing.close()
     return failed
 
 
-def _doing(job: ProcessJob) -> Generator[None]:
-    """Runs the job's programs, and yields while one runs; closed, it ends that one. Raises UserError when one fails."""
+def _doing(job: ProcessJob, alive: set[subprocess.Popen[bytes]]) -> Generator[None]:
+    """Runs the job's programs, and yields while one runs; closed, it ends that one. Raises UserError when one fails.
+
+    The program that runs is among those that are ``alive``.
+    """
     job.log.parent.mkdir(parents=True, exist_ok=True)
     for command in job.steps():
         with job.log.open("ab") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
+        alive.add(process)
         try:
             while (status := process.poll()) is None:
                 yield
         finally:
             _end(process)
+            alive.remove(process)
         if status:
             lines = [line for line in job.log.read_text("utf-8", "replace").splitlines() if line.strip()]
             why = lines[-1].removeprefix("error: ") if lines else f"exit status {status}"

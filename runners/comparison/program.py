@@ -12,7 +12,7 @@ from runners.comparison.entrants import PlannedRun
 from runners.comparison.findings import gather
 from runners.comparison.processes import ProcessJob, carry_out
 from runners.comparison.report import write_report
-from runners.comparison.runs import check, credit_steps, is_measured, job_of
+from runners.comparison.runs import check, credit_folder, credit_steps, is_measured, job_of, start_file
 from runners.comparison.tuning import Tried, judge
 from runners.loading.base_model import Base, load_base
 from runners.run_folder.runs import base_of, is_run, read_run
@@ -53,26 +53,26 @@ def _failures(failed: Mapping[str, str]) -> str:
 def tune(plan: ComparisonPlan, console: Console) -> list[Tried]:
     """Plays the tuning and chooses. Raises UserError."""
     tried = plan.tried(console)
-    runs = [run for mine in tried.values() for run in mine]
+    runs = [run for mine in tried.values() for seeds in mine for run in seeds]
     for run in runs:
         check(run)
     plan.entrants(console)
     make_models(runs, console)
     logs = plan.compare.folder / "logs"
     do([job_of(run, logs, None) for run in runs], plan, "tuning", console)
-    folders = {name: [run.folder for run in mine] for name, mine in tried.items()}
+    folders = {name: [[run.folder for run in seeds] for seeds in mine] for name, mine in tried.items()}
     return judge(plan.tune, folders, plan.compare.tuning_steps)
 
 
 def credit(plan: ComparisonPlan, runs: Sequence[PlannedRun], console: Console) -> None:
     """Measures the credit of each seed's entrants. Raises UserError."""
-    folder, size = plan.compare.folder / "credit", (plan.compare.credit_episodes, plan.compare.credit_group)
+    folder, size = plan.compare.folder, (plan.compare.credit_episodes, plan.compare.credit_group)
     jobs = []
     for seed in sorted({run.seed for run in runs}):
         mine = [run for run in runs if run.seed == seed]
         player = next(run for run in mine if run.entrant == plan.baseline)
-        steps = partial(credit_steps, mine, player, folder / str(seed), *size)
-        jobs.append(ProcessJob(f"credit, seed {seed}", plan.compare.folder / "logs" / f"credit-{seed}.log", steps))
+        steps = partial(credit_steps, mine, player, credit_folder(folder, seed), *size)
+        jobs.append(ProcessJob(f"credit, seed {seed}", folder / "logs" / f"credit-{seed}.log", steps))
     do(jobs, plan, "crediting", console)
 
 
@@ -92,7 +92,7 @@ def compare(plan: ComparisonPlan, console: Console) -> None:
     if plan.compare.seeds - len(left_out) < 2:
         raise UserError(f"{_failures(failed)}; the same command goes on from here")
     runs = [run for run in runs if run.seed not in left_out]
-    start = folder / "runs" / "start.test.json"
+    start = start_file(folder / "runs")
     if not is_measured(start, plan.compare.measured):
         command = plan.compare.measured.command(runs[0].folder, start, "base")
         do([ProcessJob("the start", logs / "start.log", lambda: iter([command]))], plan, "measuring", console)

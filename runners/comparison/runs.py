@@ -20,7 +20,7 @@ from runners.run_folder import checkpoint
 from runners.run_folder.runs import is_run, read_run
 
 PROGRAMS = Path(__file__).resolve().parent.parent
-SUMMARY = "summary.json"
+SUMMARY, CREDIT = "summary.json", "credit.json"
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,10 @@ def train_command(run: PlannedRun) -> list[str] | None:
     if is_run(run.folder) and checkpoint.checkpoints(run.folder / "checkpoints"):
         return _command("train.py", resume=run.folder)
     shutil.rmtree(run.folder, ignore_errors=True)  # nothing was learned in it yet
+    # What was measured of an earlier run in this place is not of this one.
+    runs = run.folder.parent
+    for file in (result_file(run), start_file(runs), credit_folder(runs.parent, run.seed) / CREDIT):
+        file.unlink(missing_ok=True)
     run.folder.mkdir(parents=True)
     settings = run.folder.with_name(f"{run.name}.yaml")
     settings.write_text(run.settings.written(), "utf-8")
@@ -90,6 +94,16 @@ def result_file(run: PlannedRun) -> Path:
     return run.folder.with_name(f"{run.name}.test.json")
 
 
+def start_file(runs: Path) -> Path:
+    """Where it is written what the policy did that all ``runs`` began from."""
+    return runs / "start.test.json"
+
+
+def credit_folder(comparison: Path, seed: int) -> Path:
+    """Where the credit of a seed's runs is measured."""
+    return comparison / "credit" / str(seed)
+
+
 def job_of(run: PlannedRun, logs: Path, measured: Measured | None) -> ProcessJob:
     """Everything about one run."""
 
@@ -110,7 +124,7 @@ def credit_steps(
     """The command that measures the runs' credit on episodes of ``player``, unless that is done."""
     flags = {"episodes": episodes, "group": group, "seed": player.seed}
     folders = [str(run.folder) for run in runs]
-    settings = _entry(out / "credit.json", "settings") or {}
+    settings = _entry(out / CREDIT, "settings") or {}
     if {**settings, **flags, "runs": folders} != settings:
         played = {"model": player.folder, "threads": player.train.threads, "device": player.train.device}
         yield [*_command("credit.py", **flags, **played, out=out), "--runs", *folders]

@@ -1,6 +1,6 @@
 """Choosing each entrant's settings: as many tries for everyone, judged on validation tasks.
 
-Invariant: tuning plays with a seed that no compared run has, and sees validation tasks only.
+Invariant: tuning plays with seeds that no compared run has, and sees validation tasks only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Any
 from runners.command_line.errors import UserError
 from runners.comparison.curves import area_between, read_history
 from runners.comparison.entrants import Values
+from runners.statistics.intervals import mean
 
 LEAST = 6
 """Settings that each entrant must at least be tried with."""
@@ -23,7 +24,7 @@ class Tried:
     entrant: str
     settings: Values
     area: float
-    """Area under the curve of sampled success on validation tasks."""
+    """Area under the curve of sampled success on validation tasks, in the mean over the tuning's seeds."""
     chosen: bool
 
 
@@ -47,11 +48,14 @@ def candidates(tune: Any, entrants: Sequence[str]) -> dict[str, list[dict[str, A
     return result
 
 
-def judge(settings: Mapping[str, Sequence[Values]], folders: Mapping[str, Sequence[Path]], limit: int) -> list[Tried]:
-    """Every try with its area; of each entrant the best is chosen, the first of equals. Raises UserError."""
+def judge(
+    settings: Mapping[str, Sequence[Values]], folders: Mapping[str, Sequence[Sequence[Path]]], limit: int
+) -> list[Tried]:
+    """Every try with its area, which is the mean over the run folders of its seeds; of each entrant the best is chosen,
+    the first of equals. Raises UserError."""
     result = []
     for name, mine in settings.items():
-        areas = [_area(folder, limit) for folder in folders[name]]
+        areas = [mean([_area(folder, limit) for folder in seeds]) for seeds in folders[name]]
         best = max(range(len(areas)), key=lambda i: (areas[i], -i))
         result += [Tried(name, one, area, i == best) for i, (one, area) in enumerate(zip(mine, areas, strict=True))]
     return result

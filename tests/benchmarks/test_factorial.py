@@ -1,5 +1,6 @@
 """The effects of a factorial study, from runs whose effects are known; and that its settings file has every entrant."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from benchmarks.factorial import FACTORS, cells, contrast, effects
 from runners.comparison.measures import Figures
 
 STUDY = Path(__file__).resolve().parent.parent.parent / "benchmarks" / "studies" / "corridor-factorial.yaml"
+TUNING = STUDY.parents[1] / "results" / "corridor-factorial-tuning.json"
 SEEDS = range(100, 110)
 
 
@@ -48,6 +50,15 @@ def test_a_cell_without_runs_is_not_passed_over() -> None:
     del figures["selfac_bare_replay"]
     with pytest.raises(KeyError, match="selfac_bare_replay"):
         contrast(figures, "selfac", "auc", ["replay"])
+
+
+def test_the_studys_settings_are_those_that_the_tuning_chose() -> None:
+    entrants = yaml.safe_load(STUDY.read_text("utf-8"))["entrants"]
+    chosen = {t["entrant"]: t["settings"] for t in json.loads(TUNING.read_text("utf-8"))["tuning"] if t["chosen"]}
+    assert len(chosen) == 9
+    for name, one in entrants.items():
+        tuned = chosen[name if name in chosen else next(m for m in FACTORS if name.startswith(f"{m}_"))]
+        assert (float(one["lr"]), one["minibatches"]) == (float(tuned["lr"]), tuned["minibatches"]), name
 
 
 def test_the_study_plays_every_cell_and_its_settings_are_those_of_its_name() -> None:

@@ -13,7 +13,7 @@ import pytest
 from runners.command_line.errors import UserError
 from runners.comparison import pictures
 from runners.comparison.claims import Claim, ClaimKind, Verdict, judge, judge_all, read_claims, verdict
-from runners.comparison.curves import History, area, area_between, binned, reached, read_history
+from runners.comparison.curves import Clock, History, area, area_between, binned, reached, read_history
 from runners.comparison.findings import Findings, turn_by_turn
 from runners.comparison.measures import measured, task_figures
 from runners.comparison.report import page
@@ -78,9 +78,28 @@ def test_a_history_is_read_from_the_metrics(tmp_path: Path) -> None:
     history = read_history(tmp_path)
     assert history.column("busy_seconds") == [1.75, 4.5] and history.column("env_steps") == [10, 25]
     assert history.valid == [{"env_steps": 25, "sampled": 0.3, "greedy": 0.5}]
+    with pytest.raises(UserError, match="without processor seconds: --clock wall"):
+        read_history(tmp_path, Clock.PROCESSOR)
+    entries[2] |= {"seconds_processor": 3.0}
+    entries[1] |= {"seconds_processor": 2.0}
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    assert read_history(tmp_path, Clock.PROCESSOR).column("busy_seconds") == [2.0, 5.0]
+    assert read_history(tmp_path).column("busy_seconds") == [1.75, 4.5]
     # A mean is over the updates that tell a figure, and no number where none does.
     assert history.mean("seconds_judge") == 1.0 and history.mean("success") == pytest.approx(0.3)
     assert math.isnan(history.mean("entropy_rise_10"))
+    # What was no number is null: a figure that an update cannot tell, and one in which every episode broke.
+    broken = {"kind": "update", "update": 3, "env_steps": 25, "success": None, **times}
+    entries = [
+        entries[1],
+        {**entries[2], "entropy_rise_10": None},
+        broken,
+        {**entries[2], "update": 4, "env_steps": 30},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    history = read_history(tmp_path)
+    assert math.isnan(history.mean("entropy_rise_10")) and history.column("update") == [1, 2, 4]
+    assert history.column("busy_seconds") == [1.75, 4.5, 9.0], "its seconds were spent"
 
 
 def test_test_results_become_figures() -> None:
@@ -172,6 +191,18 @@ def test_ratios_and_shares_are_tested_by_what_is_left() -> None:
     assert wide.fieller is None, "what is divided by may be 0"
 
 
+@pytest.mark.parametrize("below", [(0.0,) * 5, (0.0, 0.0, 0.0, 0.0, 0.1)])
+def test_a_ratio_whose_lower_part_may_be_0_has_no_bounds(below: tuple[float, ...]) -> None:
+    figures = {
+        name: {seed: {"auc": [value]} for seed, value in enumerate(values)}
+        for name, values in (("a", (0.1,) * 5), ("b", below))
+    }
+    judged = judge(Claim("auc", "a", "b", ClaimKind.RATIO, at_most=100.0), figures)
+    assert judged.value is None and judged.verdict is Verdict.UNDECIDED
+    difference = judge(Claim("auc", "a", "b", at_least=0.0), figures)
+    assert difference.value is not None and difference.verdict is Verdict.HOLDS
+
+
 def test_one_claim_can_be_the_primary_one() -> None:
     claim = {"measure": "auc", "entrant": "a", "against": "b", "at_least": 0, "primary": True}
     assert read_claims([claim, claim | {"primary": False}], ["a", "b"], measured(0))[0].primary
@@ -191,6 +222,8 @@ def test_one_claim_can_be_the_primary_one() -> None:
         ({"measure": "auc", "entrant": "a", "against": "b", "kind": "rato", "at_least": 0}, "rato"),
         ({"measure": "auc", "entrant": "a", "against": "b", "kind": "share", "at_least": 0}, "no entrant ''"),
         ({"measure": "auc", "entrant": "a", "at_least": 0}, "against"),
+        ({"measure": "auc", "entrant": "a", "against": "b", "at_least": 0, "source": 2512.17008}, "in quotes"),
+        ({"measure": "auc", "entrant": "a", "against": "b", "at_least": 0, "text": None}, "in quotes"),
         ({"measur": "auc"}, "must hold some of measure"),
     ],
 )
@@ -228,9 +261,12 @@ def test_the_best_area_on_validation_tasks_is_chosen(tmp_path: Path) -> None:
             {"kind": "evaluation", "update": 1, "split": "valid", "mode": "sampled", "mean": valid},
         ]
         (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, entries)))
-        folders.append(folder)
+        folders.append([folder])
     tried = choose({"a": SIX[:3]}, {"a": folders}, 10)
     assert [one.chosen for one in tried] == [False, True, False] and [one.area for one in tried] == [0.3, 0.6, 0.6]
+    # With a second seed, the mean decides.
+    twice = choose({"a": SIX[:2]}, {"a": [[*folders[0], *folders[1]], [*folders[0], *folders[0]]]}, 10)
+    assert [one.area for one in twice] == pytest.approx([0.45, 0.3]) and [one.chosen for one in twice] == [True, False]
     (tmp_path / "0" / "metrics.jsonl").write_text("")
     with pytest.raises(UserError, match="never evaluated on validation tasks"):
         choose({"a": SIX[:3]}, {"a": folders}, 10)

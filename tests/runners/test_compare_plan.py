@@ -47,6 +47,12 @@ def test_flags_and_their_values() -> None:
     assert merged({"a": {"x": 1, "y": 2}, "b": 1}, {"a": {"y": 3}, "c": 4}) == {"a": {"x": 1, "y": 3}, "b": 1, "c": 4}
 
 
+def test_the_processor_clock_sees_one_process(tmp_path: Path) -> None:
+    assert plan(tmp_path, *TWO, clock="processor").compare.clock == "processor"
+    with pytest.raises(UserError, match="--clock processor does not see rollout workers"):
+        plan(tmp_path, *TWO, "--clock", "processor", "--workers", "1")
+
+
 def test_settings_reach_those_who_have_them(tmp_path: Path) -> None:
     argv = ("--lr", "1e-4", "--grpo.clip-low", "0.1", "--critic.detach-body", "--no-exact")
     entrants = {"plain": {"algo": "grpo", "grpo": {"group": 4}, "lr": 5e-3, "minibatches": 2}}
@@ -77,12 +83,15 @@ def test_the_tuning_plays_with_a_seed_of_its_own(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump({"all": tries}))
     found = plan(tmp_path, *TWO, "--tune", str(file), "--tune-env-steps", "40")
     tried = found.tried(SILENT)
-    assert {name: [run.train.lr for run in mine] for name, mine in tried.items()} == {
-        name: [one["lr"] for one in tries] for name in ("selfac", "grpo")
+    assert {name: [[run.train.lr for run in seeds] for seeds in mine] for name, mine in tried.items()} == {
+        name: [[one["lr"]] for one in tries] for name in ("selfac", "grpo")
     }
-    assert {(run.seed, run.train.seed, run.train.env_steps) for mine in tried.values() for run in mine} == {(2, 2, 40)}
+    every = [run for mine in tried.values() for seeds in mine for run in seeds]
+    assert {(run.seed, run.train.seed, run.train.env_steps) for run in every} == {(2, 2, 40)}
+    (twice, *_), _ = plan(tmp_path, *TWO, "--tune", str(file), "--tune-seeds", "2").tried(SILENT).values()
+    assert [(run.name, run.seed) for run in twice] == [("selfac-1-2", 2), ("selfac-1-3", 3)]
     fresh = plan(tmp_path, *TWO, "--tune", str(file), "--first-seed", "100").compare
-    assert (list(fresh.run_seeds), fresh.tuning_seed) == ([100, 101], 102)
+    assert (list(fresh.run_seeds), list(fresh.tuning_seeds)) == ([100, 101], [102])
     with pytest.raises(UserError, match="setting 2 of selfac was tried before"):
         plan(tmp_path, *TWO, tune={"all": [{"lr": 1e-4} for _ in range(6)]})
     with pytest.raises(UserError, match="tried before"):  # the flag is above what is tried
@@ -166,7 +175,14 @@ def test_a_run_that_learned_nothing_yet_begins_anew(tmp_path: Path) -> None:
     run = plan(tmp_path, *TWO).entrants(SILENT)["grpo"].run(tmp_path / "runs", 0)
     run.folder.mkdir(parents=True)
     (run.folder / "config.yaml").write_text("half")
+    # Of a run that was in this place before, and of another one, which stays.
+    measured = [tmp_path / "runs" / f"{name}.test.json" for name in ("grpo-0", "start", "grpo-1")]
+    measured.append(tmp_path / "credit" / "0" / "credit.json")
+    for file in measured:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
     command = train_command(run)
+    assert [file.exists() for file in measured] == [False, False, True, False]
     assert command is not None and command[-2] == "--config" and not any(run.folder.iterdir())
     written = yaml.safe_load(Path(command[-1]).read_text())
     assert written["seed"] == 0 and written["grpo"] == plain(run.settings.algorithm)

@@ -26,18 +26,26 @@ def job(folder: Path, name: str, *programs: str) -> ProcessJob:
     return ProcessJob(name, folder / f"{name}.log", steps)
 
 
-def span(folder: Path, name: str) -> str:
-    """A program that writes when it began and when it ended."""
-    file = folder / f"{name}.span"
-    return f"import time\na = time.time()\ntime.sleep(0.8)\nopen({str(file)!r}, 'w').write(f'{{a}} {{time.time()}}')"
+def span(folder: Path, name: str, beside: str = "") -> str:
+    """A program that writes when it began and when it ended; it waits until another one has begun."""
+    file, other = folder / f"{name}.span", folder / f"{beside}.begun"
+    return f"""
+import pathlib, time
+a = time.time()
+pathlib.Path({str(folder / name)!r} + ".begun").touch()
+while {bool(beside)} and not pathlib.Path({str(other)!r}).exists():
+    time.sleep(0.01)
+pathlib.Path({str(file)!r}).write_text(f"{{a}} {{time.time()}}")
+"""
 
 
 def test_as_many_run_at_once_as_were_asked_for(tmp_path: Path) -> None:
     names = ("a", "b", "c")
-    assert carry_out([job(tmp_path, n, span(tmp_path, n)) for n in names], 2, "jobs", SILENT) == {}
+    # The first two wait for each other: they would never end one after the other.
+    waits = {"a": "b", "b": "a", "c": ""}
+    assert carry_out([job(tmp_path, n, span(tmp_path, n, waits[n])) for n in names], 2, "jobs", SILENT) == {}
     spans = [tuple(map(float, (tmp_path / f"{n}.span").read_text().split())) for n in names]
-    together = [sum(a <= t < b for a, b in spans) for t, _ in spans]
-    assert max(together) == 2
+    assert max(sum(a <= t < b for a, b in spans) for t, _ in spans) == 2
     assert carry_out([job(tmp_path, n, span(tmp_path, n)) for n in names[:2]], 1, "jobs", SILENT) == {}
     (_, end), (begin, _) = (map(float, (tmp_path / f"{n}.span").read_text().split()) for n in names[:2])
     assert begin >= end
