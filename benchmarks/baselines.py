@@ -9,6 +9,7 @@ import numpy as np
 
 from agent_envs.actions import render
 from agent_envs.adapters.babyai.env import ACTIONS, BabyAIEnv
+from agent_envs.adapters.household.env import HouseholdEnv
 from agent_envs.adapters.textworld.env import TextWorldEnv
 from agent_envs.adapters.textworld_express.env import TextWorldExpressEnv, played
 from agent_envs.adapters.textworld_express.view import useful
@@ -86,7 +87,7 @@ def baselines(env: TextEnv) -> dict[str, Callable[[], Agent]]:
         return agents | chance | {"first-link agent": FirstLinkAgent}
     if isinstance(env, PuzzleEnv):
         return agents | {"random agent": lambda: Scripted(partial(random_move, env, rng))}
-    if isinstance(env, MathEnv | TextWorldEnv):
+    if isinstance(env, HouseholdEnv | MathEnv | TextWorldEnv):
         return agents | chance
     if isinstance(env, BabyAIEnv):
         return agents | {"random agent": lambda: Scripted(partial(random_walk, rng))}

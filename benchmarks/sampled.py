@@ -8,7 +8,7 @@ for log-probabilities and entropies, which the engine records with every token.
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,9 +156,46 @@ def with_generate(model: PreTrainedModel, todo: Sequence[Episode], batch: int, *
     return done
 
 
-@torch.inference_mode()
 def with_kept_cache(model: PreTrainedModel, todo: Sequence[Episode], *, greedy: bool = False) -> Done:
-    """``generate()`` that goes on from its own ``past_key_values``, all episodes in step.
+    """``generate()`` that goes on from its own ``past_key_values``, all episodes in step."""
+
+    def sample(ids: Tensor, mask: Tensor, most: int, cache: DynamicCache) -> Tensor:
+        settings, longest = _settings(most, greedy), ids.shape[1]
+        return model.generate(ids, attention_mask=mask, past_key_values=cache, generation_config=settings)[:, longest:]
+
+    return _in_step(model, todo, sample)
+
+
+def with_loop(model: PreTrainedModel, todo: Sequence[Episode], *, greedy: bool = False) -> Done:
+    """A loop over the model with a kept cache, as somebody would write it by hand: nothing of ``generate()``."""
+    generator = torch.Generator().manual_seed(0)
+
+    def sample(ids: Tensor, mask: Tensor, most: int, cache: DynamicCache) -> Tensor:
+        new, drawn = ids[:, cache.get_seq_length() :], []
+        for _ in range(most):
+            pos = (mask.cumsum(-1) - 1)[:, -new.shape[1] :].clamp_min(0)
+            out = model(input_ids=new, attention_mask=mask, position_ids=pos, past_key_values=cache, logits_to_keep=1)
+            logits_BV = out.logits[:, -1]
+            if greedy:
+                new = logits_BV.argmax(-1, keepdim=True)
+            else:  # multinomial() takes several times as long
+                cdf_BV = logits_BV.softmax(-1).cumsum(-1)
+                uniform_B1 = torch.rand(len(cdf_BV), 1, generator=generator) * cdf_BV[:, -1:]
+                new = torch.searchsorted(cdf_BV, uniform_B1, right=True).clamp_max(cdf_BV.shape[1] - 1)
+            drawn.append(new)
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+        return torch.cat(drawn, 1)
+
+    return _in_step(model, todo, sample)
+
+
+@torch.inference_mode()
+def _in_step(
+    model: PreTrainedModel,
+    todo: Sequence[Episode],
+    sample: Callable[[Tensor, Tensor, int, DynamicCache], Tensor],
+) -> Done:
+    """All episodes turn by turn. ``sample`` goes on with tokens and mask (B, all so far), of which the cache has some.
 
     What a shorter row does not need stays in its cache as a hole that the attention mask hides.
     """
@@ -177,11 +214,11 @@ def with_kept_cache(model: PreTrainedModel, todo: Sequence[Episode], *, greedy: 
         new_ids, new_mask = _left_padded([todo[i][turn].reads for i in live])
         ids, mask = torch.cat([ids, new_ids], 1), torch.cat([mask, new_mask], 1)
         samples = torch.tensor([todo[i][turn].samples for i in live])
-        most, longest = int(samples.max()), ids.shape[1]
-        settings = _settings(most, greedy)
-        ids = model.generate(ids, attention_mask=mask, past_key_values=cache, generation_config=settings)
+        most = int(samples.max())
+        drawn = sample(ids, mask, most, cache)
+        ids = torch.cat([ids, drawn], 1)
         mask = torch.cat([mask, (torch.arange(most) < samples[:, None]).long()], 1)
-        for i, new in zip(live, ids[:, longest:].tolist(), strict=True):
+        for i, new in zip(live, drawn.tolist(), strict=True):
             done.add(i, new[: todo[i][turn].samples])
     return done
 

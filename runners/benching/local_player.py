@@ -70,7 +70,7 @@ def local_player(
         name = "trained" if "trained" in policies.adapters else "model"
         controller.load(0, policies.adapters[name])
         console.print(f"model: {controller.workers.start()}", soft_wrap=True, highlight=False)
-        agent = {"kind": "model", "weights": weights(bench, policies, name), "dtype": bench.dtype}
+        agent = {"kind": "model", "weights": weights(bench, policies, name), "dtype": policies.dtype}
         yield LocalPlayer(controller, agent, settings_of(parts), bench.seed)
 
 
@@ -97,4 +97,4 @@ def _say_where_it_was_trained(
     evaluate = Evaluate(env=tuple(configs), model=bench.model)
     run = run_of(evaluate)
     for line in elsewhere(run, evaluate, {**parts, **configs}) if run else ():
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True, markup=False)

@@ -25,7 +25,7 @@ class Baseline(StrEnum):
     EXPERT = "expert"
 
 
-_LOCAL = {"device": "auto", "dtype": "float32", "slots": 128, "threads": 1}
+_LOCAL = {"device": "auto", "dtype": None, "slots": 128, "threads": 1}
 """Settings that act on a model in this process only, with their defaults."""
 
 
@@ -57,14 +57,16 @@ class Bench:
     """Episodes played at once by a model in this process."""
     device: str = "auto"
     """Device of a model in this process: auto, cpu, cuda, …"""
-    dtype: str = "float32"
-    """Type of its weights: float32, bfloat16, float16 or auto (as saved)."""
+    dtype: str | None = None
+    """Type of its weights: float32, bfloat16, float16 or auto (as saved); by default that of the run's training, or
+    float32."""
     threads: int = 1
     """Threads of torch in this process."""
 
     def __post_init__(self) -> None:
         check_ranges(self, slots=(1, 65_536), threads=(1, 1024), seed=(0, 2**63 - 1))
-        check_name(self, "dtype", DTYPES)
+        if self.dtype is not None:
+            check_name(self, "dtype", DTYPES)
         if self.tasks is not None:
             check_ranges(self, tasks=1)
         if self.suite:

@@ -59,6 +59,16 @@ def _reasoning_gym(dataset: str, fingerprint: str) -> Entry:
     return Entry(dataset, "reasoning_gym", fingerprint, {"dataset": dataset}, package="reasoning-gym 0.1.25")
 
 
+def _textworld(game: str, level: int, fingerprint: str) -> Entry:
+    name = f"textworld {game}"
+    return Entry(name, "textworld", fingerprint, {"game": game, "level": level}, package="textworld 1.7.0")
+
+
+def _textworld_express(game: str, fingerprint: str) -> Entry:
+    name = f"textworld_express {game}"
+    return Entry(name, "textworld_express", fingerprint, {"game": game}, package="textworld-express 1.1.0")
+
+
 def _code(kind: str, fingerprint: str) -> Entry:
     return Entry(kind, "code", fingerprint, {"kind": kind, "languages": ("en",)}, tasks=60)
 
@@ -87,4 +97,20 @@ THIRD_PARTY_1 = Suite(
         _reasoning_gym("spell_backward", "d2926d20bf0d5fb2"),
     ),
 )
-SUITES: Mapping[str, Suite] = {suite.name: suite for suite in (WIKI_1, CODE_1, THIRD_PARTY_1)}
+THIRD_PARTY_2 = Suite(
+    "third-party-2",
+    "Games of TextWorld and of TextWorld-Express, and errands under ALFWorld's rules (extras textworld, "
+    "textworld-express; Java).",
+    (
+        _textworld("coin", 10, "3971d401700bbe10"),
+        _textworld("treasure", 10, "cf8fd85b851fd8c7"),
+        _textworld("quest", 4, "963a47bb4cc45d82"),
+        _textworld_express("arithmetic", "ac7958d8e0e6b5ba"),
+        _textworld_express("coin", "3019b3f507d69f99"),
+        _textworld_express("cookingworld", "7ce6b6732cbf9618"),
+        _textworld_express("twc", "6d3080f6d7ee4792"),
+        Entry("household", "household", "fb610032a287ea03"),
+        Entry("household large", "household", "4d2b0b80f883e656", {"places": 12, "things": 16, "max_turns": 50}),
+    ),
+)
+SUITES: Mapping[str, Suite] = {suite.name: suite for suite in (WIKI_1, CODE_1, THIRD_PARTY_1, THIRD_PARTY_2)}

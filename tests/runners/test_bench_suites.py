@@ -5,12 +5,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
 from bench_cases import small_suite
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from agent_envs.core import Task
 from runners.benching.fingerprints import canonical, fingerprint, fixed_tasks, made
@@ -21,9 +25,16 @@ CONTENT = {
     "wiki-1": "2972c5d9961422a8161ae47a63630d6b478ebbf03fdef60ddbcb01077ad95edc",
     "code-1": "1683dbbb02dcd4f49bc6f9b7fc9d5f57a2fdca97a49cef6c879a950ec60544ff",
     "third-party-1": "f99c069cc4078c509abe76af0d18949545d0a79a45099e9543bd92e63d1916f2",
+    "third-party-2": "eb90a8553d30894eed010a650248017214049163175e70fac5265eda77e1bbd8",
 }
 """Hash of each suite. A suite with another hash is another suite: give it the next number, and add a line here."""
-EXTRAS = {"babyai": "minigrid", "reasoning_gym": "reasoning_gym"}
+EXTRAS = {
+    "babyai": "minigrid",
+    "reasoning_gym": "reasoning_gym",
+    "textworld": "textworld",
+    "textworld_express": "textworld_express",
+}
+LOCK = Path(__file__).resolve().parents[2] / "benchmarks" / "lock.txt"
 
 
 def test_no_suite_has_changed() -> None:
@@ -43,9 +54,23 @@ def test_the_tasks_of_this_machine_are_the_suites(name: str) -> None:
     for module in {EXTRAS[entry.env] for entry in suite.entries if entry.env in EXTRAS}:
         if find_spec(module) is None and "CI" not in os.environ:
             pytest.skip(f"{module} is not installed")
+    if "textworld_express" in {entry.env for entry in suite.entries} and not (which("java") or "CI" in os.environ):
+        pytest.skip("java is not installed")
     fixed = fixed_tasks(suite)
     assert [len(one.tasks) for one in fixed] == [entry.tasks for entry in suite.entries]
     assert len({entry.name for entry in suite.entries}) == len(suite.entries)
+
+
+def test_the_lock_has_every_package_that_makes_tasks() -> None:
+    lines = [line for line in LOCK.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    locked = [Requirement(line) for line in lines]
+    made_by = {entry.package for suite in SUITES.values() for entry in suite.entries if entry.package}
+    assert made_by <= {f"{one.name} {str(one.specifier).removeprefix('==')}" for one in locked}
+    allowed = [Requirement(line) for line in metadata.requires("turnwise") or ()]
+    ranges = {one.name: one.specifier for one in allowed}
+    for one in locked:
+        (pin,) = one.specifier
+        assert pin.operator == "==" and ranges.get(one.name, SpecifierSet()).contains(pin.version), one
 
 
 def changed_setting(suite: Suite) -> Suite:
