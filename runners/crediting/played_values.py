@@ -24,6 +24,8 @@ class PlayedValues:
 
     values: tuple[float | None, ...]
     """Of its n + 1 states; None where fewer than two continuations ended without a fault."""
+    errors: tuple[float | None, ...]
+    """Their standard errors."""
     progress: tuple[float, ...]
     """How much each action changed what the policy gets; NaN next to a state without a value."""
 
@@ -50,7 +52,8 @@ def _valued(known: Sequence[tuple[float, float] | None], rewards: Sequence[float
             continue
         change = reward + after[0] - before[0]
         progress.append(change if abs(change) > SURE * math.hypot(before[1], after[1]) else 0.0)
-    return PlayedValues(tuple(None if one is None else one[0] for one in states), tuple(progress))
+    values, errors = (tuple(None if one is None else one[i] for one in states) for i in (0, 1))
+    return PlayedValues(values, errors, tuple(progress))
 
 
 def mean_error(of_policy: Mapping[str, float | None]) -> str:

@@ -14,6 +14,7 @@ from algorithms.base import Algorithm, Needs
 from runners.command_line.errors import UserError
 from runners.command_line.outputs import writing
 from runners.command_line.plain import dump_json
+from runners.crediting.page import PAGE, CreditedEpisodes, write_episodes
 from runners.crediting.played_values import PlayedValues, mean_error, played_values
 from runners.crediting.quality import (
     ABOUT,
@@ -30,6 +31,7 @@ from runners.evaluation.policies import load_policies
 from runners.evaluation.tasks import has_oracle, pick_tasks
 from runners.loading.base_model import actor_of
 from runners.reporting.tables import cell, show_table, write_csv
+from runners.run_folder.checkpoint import update_of
 from runners.run_folder.folder import write_whole
 from runners.run_folder.runs import SavedRun, locate
 from runners.settings.judge import judge_settings
@@ -166,21 +168,34 @@ def credited(
     return result
 
 
-def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Measured:
+    """What was played, what everyone made of it, and how good that is."""
+
+    played: Mapping[str, Played]
+    """By policy."""
+    credits: Mapping[str, Mapping[str, Mapping[EpisodeId, Credited]]]
+    """By policy and scorer."""
+    figures: Mapping[str, Any]
     """{"base": …, "trained": …}, each with counts and, by scorer, every figure with its interval."""
+
+
+def measure(credit: Credit, who: Sequence[Scorer], console: Console) -> Measured:
+    """Plays, credits and compares. Raises UserError."""
     run, _ = locate(credit.model, console)
     played = play(credit, run, who, console)
-    result: dict[str, Any] = {when: {"error": played[when].error, "scorers": {}} for when in WHEN}
+    credits: dict[str, dict[str, Mapping[EpisodeId, Credited]]] = {when: {} for when in WHEN}
+    figures: dict[str, Any] = {when: {"error": played[when].error, "scorers": {}} for when in WHEN}
     for scorer in who:
         console.print(f"crediting: {scorer.name}", highlight=False)
-        credits = credited(scorer, played, credit.device, console)
-        for when in WHEN:
-            turns = credited_turns(played[when].episodes, credits[when], played[when].values)
-            result[when]["counts"] = counts(turns)
-            result[when]["scorers"][scorer.name] = {
+        for when, mine in credited(scorer, played, credit.device, console).items():
+            credits[when][scorer.name] = mine
+            turns = credited_turns(played[when].episodes, mine, played[when].values)
+            figures[when]["counts"] = counts(turns)
+            figures[when]["scorers"][scorer.name] = {
                 "algo": scorer.run.train.algo, "figures": quality(turns, seed=credit.seed), "by_turn": by_turn(turns)
             }  # fmt: skip
-    return result
+    return Measured(played, credits, figures)
 
 
 def show(result: Mapping[str, Any], console: Console, continuations: int = 0) -> None:
@@ -220,19 +235,31 @@ def rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return out
 
 
-def write(result: Mapping[str, Any], settings: Any, folder: Path) -> None:
-    """credit.json and credit.csv. Raises UserError."""
+def write(measured: Measured, credit: Credit, folder: Path, console: Console) -> None:
+    """credit.json, credit.csv, and the episodes as credit.jsonl and credit.html. Raises UserError."""
+    run, newest = locate(credit.model, console)
+    updates = dict(zip(WHEN, (0, update_of(newest)), strict=True))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        write_csv(folder / "credit.csv", rows(result))
-        write_whole(folder / "credit.json", dump_json({"settings": settings, **result}))
+        write_csv(folder / "credit.csv", rows(measured.figures))
+        write_whole(folder / "credit.json", dump_json({"settings": credit, **measured.figures}))
+        write_episodes(
+            [
+                CreditedEpisodes(updates[when], played.episodes, played.values, measured.credits[when])
+                for when, played in measured.played.items()
+            ],
+            credit,
+            run.base(console, credit.device).source,
+            folder,
+        )
+    console.print(f"{folder / PAGE}: the episodes, turn by turn, with their true values", highlight=False)
 
 
 def run(credit: Credit, algorithms: Mapping[str, Algorithm[Any]]) -> None:
     """The whole program. Raises UserError."""
     console = Console()
     who = scorers(credit, algorithms, console)
-    result = measure(credit, who, console)
-    show(result, console, credit.continuations)
+    measured = measure(credit, who, console)
+    show(measured.figures, console, credit.continuations)
     if credit.out:
-        write(result, credit, credit.out)
+        write(measured, credit, credit.out, console)

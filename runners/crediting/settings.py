@@ -29,7 +29,7 @@ class Credit:
     seed: int = 0
     """Seed of the sampling."""
     out: Path | None = None
-    """Folder for credit.json and credit.csv."""
+    """Folder for the figures (credit.json, credit.csv) and the episodes (credit.jsonl, credit.html)."""
     slots: int = 128
     """Episodes played at once."""
     device: str = "auto"

@@ -26,13 +26,16 @@ def build(folder: Path, limit: int) -> tuple[str, str]:
     """(the page, what was chosen in one sentence). Raises UserError where the folder is not a run or is damaged."""
     try:
         run = read_run(folder)
-        index = index_episodes(folder / "episodes.jsonl")
-        groups = choose(index, limit, MAX_BYTES)
-        chosen = describe(index, groups, full=len(groups) < len(choose(index, limit, sys.maxsize)))
-        name = folder.resolve().name
-        return render(name, page_data(name, run, load(index, groups), chosen)), chosen
+        return page_of(folder.resolve().name, run, index_episodes(folder / "episodes.jsonl"), limit)
     except RecursionError:
         raise UserError(f"{folder} holds a record that is nested too deeply to be shown") from None
+
+
+def page_of(name: str, run: RunRecords, index: Index, limit: int = EPISODES) -> tuple[str, str]:
+    """The same of what was read: about ``limit`` of the episodes in ``index``. Raises UserError."""
+    groups = choose(index, limit, MAX_BYTES)
+    chosen = describe(index, groups, full=len(groups) < len(choose(index, limit, sys.maxsize)))
+    return render(name, page_data(name, run, load(index, groups), chosen)), chosen
 
 
 def page_data(name: str, run: RunRecords, groups: Sequence[Sequence[Episode]], chosen: str) -> dict[str, Any]:

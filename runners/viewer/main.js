@@ -1,6 +1,8 @@
 // Which view is shown is the part of the address behind the #.
 
 const main = document.getElementById("main");
+// Episodes that were only credited have no curves.
+const LEARNED = DATA.updates.length + DATA.evaluations.length > 0;
 let panes = null;
 
 function currentRow() {
@@ -34,7 +36,7 @@ function showEpisodes() {
 
 function show() {
   hideTip();
-  const view = /^#(episode|settings)/.exec(location.hash)?.[1] ?? "curves";
+  const view = /^#(episode|settings)/.exec(location.hash)?.[1] ?? (LEARNED ? "curves" : "episode");
   for (const link of document.querySelectorAll("nav a")) {
     if (link.getAttribute("href").startsWith(`#${view}`)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -55,7 +57,8 @@ function head() {
   const settings = new Map(DATA.settings);
   const facts = ["env", "algo", "model", "seed"].filter((key) => settings.has(key)).map((key) => `${key} ${settings.get(key)}`);
   const seconds = DATA.updates.at(-1)?.seconds;
-  facts.push(`${DATA.updates.length} updates`);
+  if (LEARNED) facts.push(`${DATA.updates.length} updates`);
+  else document.querySelector('nav a[href="#curves"]').remove();
   if (isNumber(seconds)) facts.push(`${number(seconds, 0)} s`);
   document.getElementById("name").textContent = visible(DATA.name);
   document.getElementById("facts").textContent = visible(facts.join(" · "));

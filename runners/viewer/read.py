@@ -81,8 +81,8 @@ def read_run(folder: Path) -> RunRecords:
     source = base.get("source")
     return RunRecords(
         folder,
-        _flat(read_file(folder / "config.yaml")),
-        _flat({"versions": _json(folder / "versions.json"), "base": base, "workers": _workers(folder / WORKER_LOG)}),
+        flat(read_file(folder / "config.yaml")),
+        flat({"versions": _json(folder / "versions.json"), "base": base, "workers": _workers(folder / WORKER_LOG)}),
         [numbers(row) for _, row in rows if row.get("kind") == "update"],
         [
             numbers(row) | {key: str(row.get(key) or "") for key in ("env", "split", "mode")}
@@ -220,11 +220,12 @@ def _workers(file: Path) -> dict[str, str]:
     }
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as (dotted name, value as text)."""
     out: list[tuple[str, str]] = []
     for name, value in values.items():
         if isinstance(value, Mapping):
-            out += _flat(value, f"{prefix}{name}.")
+            out += flat(value, f"{prefix}{name}.")
         elif isinstance(value, list):
             out.append((f"{prefix}{name}", ", ".join(map(_scalar, value))))
         else:

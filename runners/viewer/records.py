@@ -33,6 +33,15 @@ class Turn:
     value: float | None
     """V of the state that the action was taken in."""
     advantage: float | None
+    oracle: float | None
+    """The environment's own chance of success in the state after the action."""
+    played: float | None
+    """Mean return of what the policy played on from there, its standard error, and how much the action changed it."""
+    played_error: float | None
+    progress: float | None
+    values: Mapping[str, float | None]
+    """By name, where several valued and credited the episode."""
+    advantages: Mapping[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,10 @@ class Episode:
     system: str
     user: str
     prompt_tokens: tuple[int, ...]
+    oracle: float | None
+    """In the first state, as in `Turn`."""
+    played: float | None
+    played_error: float | None
     end_value: float | None
     """V of the last state."""
     turns: tuple[Turn, ...] | None
@@ -102,6 +115,8 @@ def damage(row: Mapping[str, Any]) -> str | None:
             return f"turn {number} has no token ids"
         if not all(isinstance(turn.get(n), list) and len(turn[n]) == len(turn["tokens"]) for n in ("logp", "entropy")):
             return f"turn {number} has not one log-probability and entropy for each token"
+        if not all(isinstance(turn.get(name) or {}, dict) for name in ("values", "advantages")):
+            return f"turn {number} has 'values' or 'advantages' of the wrong kind"
     return None
 
 

@@ -8,16 +8,41 @@ function block(kind, label, content) {
   return el("div", { class: `block ${kind}` }, el("span", { class: "label" }, label), el("div", { class: "text" }, content));
 }
 
-function turnNode(turn, number_) {
+// The truth of a state, and of the one after it.
+function truth(before, after) {
+  const told = ({ played, played_error: error }) => number(played) + (error ? ` ± ${number(error)}` : "");
+  const from = isNumber(before.oracle) && isNumber(after.oracle);
+  return [
+    from ? fact("oracle", `${number(before.oracle)} → ${number(after.oracle)}`, sign(after.oracle - before.oracle)) : null,
+    isNumber(before.played) ? fact("played on", `${told(before)} → ${told(after)}`) : null,
+    isNumber(after.progress) ? fact("progress", signed(after.progress), sign(after.progress)) : null,
+  ];
+}
+
+// Who valued the state and credited the action, where there were several.
+function credits(turn) {
+  return Object.keys(turn.advantages).map((name) => {
+    const { [name]: value } = turn.values;
+    const advantage = turn.advantages[name];
+    const told = [isNumber(value) ? `V ${number(value)}` : null, `advantage ${signed(advantage)}`];
+    return fact(visible(name), told.filter(Boolean).join(", "), sign(advantage));
+  });
+}
+
+function turnNode(turn, number_, before) {
+  const scorers = credits(turn);
   const facts = [
     fact("reward", number(turn.reward), sign(turn.reward)),
-    isNumber(turn.value) ? fact("V", number(turn.value)) : null,
-    isNumber(turn.advantage) ? fact("advantage", signed(turn.advantage), sign(turn.advantage)) : null,
+    scorers.length ? null : [
+      isNumber(turn.value) ? fact("V", number(turn.value)) : null,
+      isNumber(turn.advantage) ? fact("advantage", signed(turn.advantage), sign(turn.advantage)) : null,
+    ],
     fact("tokens", String(turn.tokens.length)),
     isNumber(turn.version) && turn.version >= 0 ? fact("policy version", String(turn.version)) : null,
     turn.terminated ? fact("terminated", "") : null,
     turn.truncated ? fact("truncated", "") : null,
   ];
+  const known = [truth(before, turn), scorers].flat().filter(Boolean);
   const on = tokenState.on;
   const seen = on ? readTokens(turn.observation_tokens) : literal(turn.observation);
   const nothing = turn.terminated || turn.truncated ? "the episode ends" : "nothing";
@@ -25,6 +50,7 @@ function turnNode(turn, number_) {
     "li",
     { class: "turn", id: `turn-${number_}` },
     el("div", { class: "turn-head" }, el("h3", {}, `Turn ${number_ + 1}`), facts),
+    known.length ? el("div", { class: "turn-truth" }, known) : null,
     block("trained", "action · trained", on ? sampledTokens(turn) : literal(turn.action)),
     block("read", "observation · read only", seen.length ? seen : el("i", {}, nothing)),
   );
@@ -63,7 +89,7 @@ function treeCaption(group) {
   const broken = group.episodes.length - played;
   const actions = group.tree.length - 1;
   const first = played === 1 ? "One episode: a chain of " : `${played} episodes of this task, merged where they are the same: `;
-  const values = group.tree.some((state) => isNumber(valueOf(group, state))) ? " Under a state hangs its value V, the answer of the shadow prompt." : "";
+  const values = group.tree.some((state) => isNumber(valueOf(group, state))) ? " Under a state hangs its value V." : "";
   const colours = group.episodes.some((e) => e.turns?.some((t) => isNumber(t.advantage))) ? " Colour is the advantage A." : " No advantages are recorded.";
   const faults = broken ? ` ${broken} more ${broken === 1 ? "was" : "were"} broken by the environment.` : "";
   return `${first}${group.tree.length} states, ${actions} actions.${colours}${values}${faults}`;
@@ -103,5 +129,5 @@ function drawEpisode(page, row, { go, back, step }) {
   }
   page.append(treeFigure(group, row, room(page) - 2, go), tokenControls(redraw), promptNode(episode));
   if (!episode.turns.length) page.append(el("p", { class: "empty" }, "No turn was played: the task did not fit into the token limit."));
-  page.append(el("ol", { class: "turns" }, episode.turns.map(turnNode)), endNode(episode));
+  page.append(el("ol", { class: "turns" }, episode.turns.map((turn, i) => turnNode(turn, i, i ? episode.turns[i - 1] : episode))), endNode(episode));
 }

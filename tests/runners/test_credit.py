@@ -31,7 +31,7 @@ def episode(task: str, oracle: Sequence[float | None], rewards: Sequence[float],
     states = [Node(Kind.STATE, (1,), oracle=value) for value in oracle]
     turns = [(Node(Kind.ACTION, (2,), reward=r), state) for r, state in zip(rewards, states[1:], strict=True)]
     states[-1].terminated, states[-1].success = True, success
-    return Episode(Job(Task(task, "test", "")), states[0], turns)
+    return Episode(Job(Task(task, "test", "")), states[0], turns, [("", "") for _ in turns])
 
 
 GOOD = episode("good", [0.5, 0.5 + 1e-9, 0.7, 1.0], [0.0, 0.0, 1.0], True)
@@ -109,7 +109,8 @@ def test_every_algorithm_is_asked_about_the_same_episodes(tmp_path: Path, folder
     credit = Credit(folders["selfac"], ("selfac", "gigpo", "vineppo"), runs, episodes=48, group=4, split="train")
     others = {"gigpo": algorithm_class("gigpo")(), "vineppo": VinePPO(continuations=8)}
     who = scorers(credit, others, SILENT)
-    found = measure(credit, who, SILENT)
+    measured = measure(credit, who, SILENT)
+    found = measured.figures
     for when in WHEN:
         assert found[when]["counts"]["episodes"] == 48 and found[when]["counts"]["tasks"] == 12
         figures = {name: one["figures"] for name, one in found[when]["scorers"].items()}
@@ -123,8 +124,11 @@ def test_every_algorithm_is_asked_about_the_same_episodes(tmp_path: Path, folder
         assert len({one["ev_oracle"].mean for one in figures.values()}) == 1
     base = found["base"]["scorers"]["selfac"]["figures"]["value_solvable"]
     assert base.low == base.mean == base.high == 0.5, "an untrained critic says the same of every state"
-    write(found, credit, tmp_path / "out")
+    write(measured, credit, tmp_path / "out", SILENT)
     assert json.loads((tmp_path / "out" / "credit.json").read_text())["settings"]["episodes"] == 48
+    lines = (tmp_path / "out" / "credit.jsonl").read_text().splitlines()
+    assert len(lines) == 2 * 48 and set(json.loads(lines[0])["turns"][0]["advantages"]) == set(figures)
+    assert (tmp_path / "out" / "credit.html").stat().st_size > 10_000
     table = list(csv.DictReader((tmp_path / "out" / "credit.csv").open()))
     assert len(table) == len(rows(found)) and {row["policy"] for row in table} == set(WHEN)
     show(found, SILENT)

@@ -15,6 +15,7 @@ from agents.tree.merge import Tree, grow
 from algorithms import algorithm_class
 from algorithms.vineppo import VinePPO
 from runners.command_line.errors import UserError
+from runners.crediting.page import CreditedEpisodes, records
 from runners.crediting.played_values import PlayedValues, played_values
 from runners.crediting.program import measure, scorers, show
 from runners.crediting.quality import WHEN, credited_turns, quality
@@ -60,6 +61,18 @@ def test_an_episode_with_a_state_that_could_not_be_valued_is_left_out() -> None:
     )
 
 
+def test_the_record_has_the_truth_and_everyones_credit() -> None:
+    policy = CreditedEpisodes(
+        3, [GOOD, BAD], valued(), {"mine": CREDITED, "other": {GOOD.job.id: CREDITED[GOOD.job.id]}}
+    )
+    good, bad = records(policy)
+    assert (good["update"], good["played"], good["played_error"]) == (3, 0.5, 0.1)
+    told = [(turn["played"], turn["played_error"], turn["progress"]) for turn in good["turns"]]
+    assert told == [(0.6, 0.1, 0.0), (0.9, 0.05, pytest.approx(0.3)), (0.0, 0.0, 0.0)]
+    assert good["turns"][1]["advantages"] == {"mine": 0.2, "other": 0.2} and good["turns"][1]["advantage"] == 0.2
+    assert [turn["values"] for turn in bad["turns"]] == [{"mine": 0.4}, {"mine": 0.1}, {"mine": 0.1}]
+
+
 def test_figures_go_by_the_played_values() -> None:
     turns = credited_turns([GOOD, BAD], CREDITED, valued())
     assert turns.target.tolist() == turns.returns.tolist() == [1.0, 1.0, 1.0, 0.25, 0.25, 0.0]
@@ -83,7 +96,8 @@ def test_the_program_plays_on_with_seeds_that_no_algorithm_sees(folder: Path) ->
     credit = Credit(folder, ("selfac", "gigpo", "vineppo"), episodes=48, group=4, split="train", continuations=24)
     others = {"gigpo": algorithm_class("gigpo")(), "vineppo": VinePPO(continuations=24)}
     console = Console(file=io.StringIO(), width=200)
-    found = measure(credit, scorers(credit, others, console), console)
+    measured = measure(credit, scorers(credit, others, console), console)
+    found = measured.figures
     for when in WHEN:
         assert 0 < found[when]["error"] < 0.15
         figures = {name: one["figures"] for name, one in found[when]["scorers"].items()}
@@ -93,7 +107,7 @@ def test_the_program_plays_on_with_seeds_that_no_algorithm_sees(folder: Path) ->
     show(found, console, credit.continuations)
     assert isinstance(console.file, io.StringIO) and "standard error" in console.file.getvalue()
     # The control: with the oracle the same episodes have another truth.
-    exact = measure(replace(credit, continuations=0), scorers(credit, others, console), console)
+    exact = measure(replace(credit, continuations=0), scorers(credit, others, console), console).figures
     assert exact["base"]["error"] is None and exact["base"]["counts"] != found["base"]["counts"]
 
 

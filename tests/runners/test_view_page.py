@@ -5,6 +5,7 @@ Continuous integration must have a Chromium; elsewhere these tests are skipped w
 
 import io
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -17,6 +18,10 @@ from view_cases import ATTACK, QUESTION_ZH, Recorded, record
 from view_screenshots import pictures
 
 from runners import view
+from runners.crediting.page import CreditedEpisodes, write_episodes
+from runners.crediting.played_values import PlayedValues
+from runners.crediting.settings import Credit
+from runners.training.credited import Credited
 
 pytestmark = pytest.mark.runs
 
@@ -55,7 +60,10 @@ def nothing_wrong(browser: Browser) -> Iterator[None]:
     browser.show(*WIDE)
     yield
     assert browser.problems == []
-    assert {url.split("#")[0].rpartition("/")[2] for url in browser.requests if url != "about:blank"} <= {"view.html"}
+    assert {url.split("#")[0].rpartition("/")[2] for url in browser.requests if url != "about:blank"} <= {
+        "view.html",
+        "credit.html",
+    }
 
 
 def count(browser: Browser, selector: str) -> int:
@@ -138,6 +146,30 @@ def test_a_chain_with_its_values(browser: Browser, page: Path, recorded: Recorde
     assert "reward −0.25" in heads[1] and "V 0.63" in heads[1] and "advantage +0.25" in heads[1]
     assert texts(browser, ".block.trained .text") == [action for action, _ in recorded.chain.texts]
     assert "V of the last state 0.88" in texts(browser, ".end")[0]
+
+
+def test_credit_beside_the_true_values(browser: Browser, recorded: Recorded) -> None:
+    chain, nan = recorded.chain, math.nan
+    truth = PlayedValues((0.4, 0.7, None, 0.0), (0.05, 0.1, None, 0.0), (0.3, nan, nan))
+    chain.root.oracle, chain.turns[0][1].oracle = 0.25, 0.125
+    scored = {
+        "mine": {chain.job.id: Credited((0.5, 0.625, 0.75, 0.875), (0.5, 0.25, -0.125))},
+        "other": {chain.job.id: Credited(None, (-1.0, 1.0, 1.0))},
+    }
+    policy = CreditedEpisodes(60, [chain], {chain.job.id: truth}, scored)
+    write_episodes([policy], Credit(recorded.folder), str(recorded.folder.parent / "model"), recorded.folder)
+    browser.open(recorded.folder / "credit.html", "#episode-0")
+    first, second, third = texts(browser, ".turn-truth")
+    assert "oracle 0.25 → 0.13" in first and "oracle" not in second
+    assert "played on 0.40 ± 0.05 → 0.70 ± 0.10" in first and "progress +0.30" in first
+    assert "played on 0.70 ± 0.10 → –" in second and "progress" not in second and "played" not in third
+    assert "mine V 0.50, advantage +0.50" in first and "other advantage −1.00" in first
+    assert "advantage" not in texts(browser, ".turn-head")[0], "nobody's"
+    assert texts(browser, ".tree .value text")[0] == "V 0.50", "the first one's colours the tree"
+    browser.open(recorded.folder / "credit.html")
+    assert texts(browser, "nav a") == ["Episodes", "Settings"] and count(browser, "td:first-child") == 1
+    browser.open(recorded.folder / "credit.html", "#settings")
+    assert "credit" not in texts(browser, "h1")[0] and "continuations" in browser("document.body.textContent")
 
 
 def test_a_group_is_a_tree_and_its_paths_open_episodes(browser: Browser, page: Path, recorded: Recorded) -> None:
