@@ -62,6 +62,8 @@ def main() -> None:
     torch.set_num_threads(1)
     out = export(settings.run, settings.out, console, merge=settings.merge, device=settings.device)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
-    console.print(f"{out} ({size:.1f} MB); README.md says how to load it", highlight=False, soft_wrap=True)
+    console.print(
+        f"{out} ({size:.1f} MB); README.md says how to load it", highlight=False, soft_wrap=True, markup=False
+    )
     if settings.push:
         console.print(hub.push(out, settings.push, public=settings.public), highlight=False, soft_wrap=True)

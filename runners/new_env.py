@@ -18,9 +18,13 @@ from dataclasses import dataclass
 import tyro
 
 from agent_envs import registry
+from agents.engine.registry import ENGINES
+from agents.rollout.registry import AGENTS
+from algorithms import REGISTRY as ALGORITHMS
 from runners.command_line.errors import UserError
 from runners.command_line.parse import parse
 from runners.scaffolding.scaffold import check_name, write_env
+from runners.settings.run_settings import own_flags
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ def main() -> None:
     settings, _ = parse(NewEnv)
     if not settings.name:
         raise UserError("name the environment: turnwise new-env my_env")
-    check_name(settings.name, set(registry.REGISTRY.names()))
+    parts = {name for one in (ALGORITHMS, AGENTS, ENGINES) for name in one.names()}
+    # turnwise_verifiers is a module of ours.
+    check_name(settings.name, set(registry.REGISTRY.names()), {*own_flags(), *parts, "verifiers"})
     out = settings.out or Path(f"turnwise-{settings.name.replace('_', '-')}")
     for file in write_env(settings.name, out):
         print(file)

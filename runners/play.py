@@ -32,6 +32,7 @@ from agent_envs.ranges import check_name, check_ranges
 from agent_envs.tools import Tool
 from agents.text.tool_calls import HERMES
 from runners.command_line.blame import blamed
+from runners.command_line.errors import UserError
 from runners.command_line.parse import parse
 
 HELP = """\
@@ -217,6 +218,8 @@ def wrapped(line: str, console: Console) -> list[str]:
 
 def main() -> None:
     play, parts = parse(Play, lambda chosen: {chosen.env: registry.env_class(chosen.env).Config})
+    if sys.stdin is None or sys.stdout is None:
+        raise UserError("play needs a standard input and output")
     for stream in (sys.stdin, sys.stdout):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     env = registry.make(play.env, parts[play.env])

@@ -3,6 +3,7 @@
 turnwise serve-mcp --env wiki --split test
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -13,12 +14,14 @@ if __name__ == "__main__":
     runners.run("serve_mcp")
 
 from dataclasses import dataclass
+from types import FrameType
 
 from agent_envs import registry
 from agent_envs.core import SPLITS
 from agent_envs.ranges import check_name, check_ranges
 from runners.command_line.blame import blamed
 from runners.command_line.errors import UserError
+from runners.command_line.interrupts import end_now
 from runners.command_line.parse import parse
 from runners.settings.play_settings import check_envs
 
@@ -52,6 +55,14 @@ def main() -> None:
     from runners.interop.mcp_calls import Calls
 
     env = registry.make(program.env, parts[program.env])
+
+    def ended(number: int, _: FrameType | None) -> None:
+        """A thread of the SDK waits for the client, and would keep the process."""
+        env.close()
+        end_now(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ended)
     try:
         with blamed(program.env, "in play"):
             env.prepare()

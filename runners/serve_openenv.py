@@ -51,8 +51,9 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        raise UserError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # a host that is no name is a UnicodeError
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot listen on {host}, port {port}: {why}") from None
 
 
 def main() -> None:

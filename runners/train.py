@@ -20,6 +20,7 @@ if __name__ == "__main__":
     runners.run("train")
 
 import gc
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -61,15 +62,17 @@ def main() -> None:
     with begin(sys.argv[1:], Console()) as training:
         from runners.training.closing import closing
         from runners.training.interrupts import Stopped
+        from runners.training.report import tell_once
         from runners.viewer.build import write_view
 
+        tell_once()
         gc.collect()
         gc.freeze()  # what was made so far stays: later collections, which stop everything, need not look at it
         try:
             summary = training.run()
         except Stopped as stop:
             after = training.update
-            resume = f"{command('train')} --resume {training.folder}"
+            resume = f"{command('train')} --resume {shlex.quote(str(training.folder))}"
             print(f"stopped by {stop} after update {after}; go on with {resume}", file=sys.stderr)
             sys.exit(stop.status)
     page = write_view(training.folder)

@@ -65,12 +65,14 @@ def ensure_tiny(
     identity = dump_json({**made_from, "code": _code(), "torch": torch.__version__.split("+")[0]})
     place = cache_dir() / "tiny" / f"{names}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     if place.is_dir():
-        console.print(f"tiny model: {place} (from the cache)", soft_wrap=True)
+        console.print(f"tiny model: {place} (from the cache)", soft_wrap=True, markup=False)
 
     def build(folder: Path) -> None:
         whose = " and ".join(repr(env.name) for env in envs)
         console.print(
-            f"tiny model: behaviour cloning of the flawed demonstrator of {whose}, into {place}", soft_wrap=True
+            f"tiny model: behaviour cloning of the flawed demonstrator of {whose}, into {place}",
+            soft_wrap=True,
+            markup=False,
         )
         _make(envs, settings, console, folder, tools)
         (folder / MADE_FROM).write_text(identity, "utf-8")

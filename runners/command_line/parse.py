@@ -46,7 +46,7 @@ def parse(
     args, about = list(sys.argv[1:] if argv is None else argv), about or first.__doc__ or ""
     wants_help, wants_all = any(a in ("-h", "--help") for a in args), "--help-all" in args
     file, rest = _config_flag(args)
-    rest = joined(rest, [name for name, hint in get_type_hints(first).items() if hint == tuple[str, ...]])
+    rest = joined(rest, lists_of(first))
     known = [a for a in rest if a not in ("-h", "--help", "--help-all")]
     values = read_file(file) if file else {}
     adopted: Callable[[Mapping[str, Any]], dict[str, Any]] = getattr(first, "adopted", dict)
@@ -70,20 +70,23 @@ def parse(
         classes = {name: part if isinstance(part, type) else type(part) for name, part in named.items()}
     except ValueError as error:  # an unknown environment or algorithm
         raise UserError(str(error)) from None
-    unknown = set(values) - top_fields - set(classes)
+    # Other packages may spell names with dashes; fields and keys of a file have none.
+    field_of = {name: name.replace("-", "_") for name in classes}
+    known = joined(known, [f"{field_of[name]}.{one}" for name, part in classes.items() for one in lists_of(part)])
+    unknown = set(values) - top_fields - set(field_of.values())
     if unknown:
-        raise UserError(
-            f"{file}: unknown key {sorted(unknown)[0]!r}; here {', '.join(sorted(top_fields | set(classes)))} are known"
-        )
+        there = ", ".join(sorted(top_fields | set(field_of.values())))
+        raise UserError(f"{file}: unknown key {min(unknown, key=str)!r}; here {there} are known")
     fields: list[tuple[str, Any, Any]] = [
         ("top", Annotated[first, tyro.conf.arg(name="")], dataclasses.field(default=top))
     ]
     for name, part in classes.items():
         given = {} if named[name] is part else plain(named[name])
-        if not isinstance(values.get(name) or {}, Mapping):
+        block = values.get(field_of[name]) or {}
+        if not isinstance(block, Mapping):
             raise UserError(f"{where}: {name} must hold settings by name")
-        default: Any = _build(part, {**given, **(values.get(name) or {})}, where=f"{where}: {name}")
-        fields.append((name, part, dataclasses.field(default=default)))
+        default: Any = _build(part, {**given, **block}, where=f"{where}: {name}")
+        fields.append((field_of[name], part, dataclasses.field(default=default)))
     run: Any = dataclasses.make_dataclass("Run", fields, frozen=True)
     both: Any = tyro.conf.configure(tyro.conf.EnumChoicesFromValues)(run)
     if wants_all:
@@ -105,7 +108,15 @@ def parse(
         flags = [f"--{f.name}" for f in dataclasses.fields(first)]  # type: ignore[arg-type]
         flags += [f"--{name}.{f.name}" for name, part in classes.items() for f in dataclasses.fields(part)]
         raise UserError(_unknown(stray[0], [flag.replace("_", "-") for flag in flags]))
-    return bounded(parsed.top), {name: bounded(getattr(parsed, name)) for name in classes}
+    return bounded(parsed.top), {name: bounded(getattr(parsed, field_of[name])) for name in classes}
+
+
+def lists_of(settings: type) -> list[str]:
+    """The fields of a settings class that hold several values."""
+    return [
+        name for name, hint in get_type_hints(settings).items()
+        if any(get_origin(one) is tuple for one in (hint, *get_args(hint)))
+    ]  # fmt: skip
 
 
 def joined(argv: Sequence[str], lists: Sequence[str]) -> list[str]:

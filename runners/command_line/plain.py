@@ -64,6 +64,8 @@ def load_yaml(text: str) -> Any:
         return yaml.load(text, Loader=_Strict)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except (AttributeError, LookupError, TypeError):  # a tag that its value does not fit
+        raise ValueError("a value is not what its tag says") from None
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
         raise ValueError(f"{error.problem or error.context}{line}") from None

@@ -17,6 +17,7 @@ from agents.model.state_values import Critic
 from agents.text.settings import ChatSettings
 from algorithms.base import Algorithm
 from runners.cloning.settings import PretrainSettings
+from runners.command_line.errors import UserError
 from runners.loading.base_model import Base, BaseSpec, actor_of, device_of, load_base, source_of
 from runners.loading.engine import in_this_process
 from runners.run_folder.runs import locate, run_folder
@@ -37,6 +38,8 @@ class Policies:
     """The algorithm that trained it."""
     base: Base | None = None
     """The model, where no run trained it."""
+    dtype: str = "float32"
+    """Type of the weights, as it was asked for."""
 
     @contextmanager
     def playing(self) -> Iterator[Controller]:
@@ -54,23 +57,27 @@ def load_policies(
     console: Console,
     *,
     device: str = "auto",
-    dtype: str = "float32",
+    dtype: str | None = None,
     chat: ChatSettings | None = None,
     pretrain: PretrainSettings | None = None,
 ) -> Policies:
     """The policies of ``model``: a run folder or checkpoint, `tiny`, or a Hugging Face folder or hub name.
 
-    ``chat`` and ``pretrain`` act for models that no run trained. The worker is in this process. Raises UserError.
+    ``chat`` and ``pretrain`` act for models that no run trained, whose weights are float32 unless ``dtype`` names
+    another type; a run is played as it was trained. The worker is in this process. Raises UserError.
     """
     play = replace(play, engine=in_this_process(play.engine, console))
     device_of(device)  # before the tiny model is made
     if run_folder(Path(model)) is None:
         chat = chat or ChatSettings()
         source = source_of(model, list(registry.make_all(play.envs).values()), pretrain, chat, console)
-        base = load_base(BaseSpec(source, device, dtype, chat), console)
-        return Policies(Worker(base.model, base.chat, play, base.source), {"model": None}, base=base)
+        base = load_base(BaseSpec(source, device, dtype or "float32", chat), console)
+        worker = Worker(base.model, base.chat, play, base.source)
+        return Policies(worker, {"model": None}, base=base, dtype=dtype or "float32")
     run, chosen = locate(Path(model), console)
-    base = run.base(console, device, dtype)
+    if dtype not in (None, run.train.dtype):
+        raise UserError(f"{run.folder} was trained in {run.train.dtype}: leave --dtype {dtype} out")
+    base = run.base(console, device, run.train.dtype)
     critic = None
     if any((chosen / name).exists() for name in (HEAD_FILE, CRITIC_FILE)):
         actor, prompt = actor_of(base, run.settings)
@@ -79,4 +86,5 @@ def load_policies(
         actor = ActorCritic(base.model, run.settings.lora, critic=None)
     actor.load(chosen)
     worker = Worker(actor.model, base.chat, play, base.source, critic)
-    return Policies(worker, {"base": None, "trained": actor.policy_state()}, critic, run.settings.algorithm)
+    adapters = {"base": None, "trained": actor.policy_state()}
+    return Policies(worker, adapters, critic, run.settings.algorithm, dtype=run.train.dtype)

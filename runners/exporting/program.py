@@ -50,9 +50,10 @@ def export(path: Path, place: Path | None, console: Console, *, merge: bool = Fa
         del actor, base  # two models of a kind may not fit
         checked = folder.check(out, probe, dtype, on, None if merge else str(local or public))
         curve = run.folder / "curve.png"
-        if curve.is_file():
+        drawn = curve.is_file() and not curve.is_symlink()  # a stranger's run could name any file
+        if drawn:
             shutil.copyfile(curve, out / curve.name)
-        contents = card.Contents(merge, public, head, separate, curve.is_file())
+        contents = card.Contents(merge, public, head, separate, drawn)
         (out / "README.md").write_text(card.card(run, checkpoint, contents, fingerprint, checked), "utf-8")
         critic = {"settings": run.settings.critic, "prompt_tokens": prompt} if head else None
         folder.write_details(

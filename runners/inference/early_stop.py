@@ -81,10 +81,10 @@ def highest(lines: Sequence[Scores], scoring: Scoring, first: int, max_loss: flo
     episode is never below all those that it is one of.
     """
     among, rest = [x for x in lines if x.task % 2 == 0], [x for x in lines if x.task % 2]
-    return [
-        at_most(lines, Stop(scoring, Rule.LEVEL, -np.inf, first), max_loss),
-        at_most(rest, Stop(scoring, Rule.TURN, -np.inf, first, ladder(among, scoring)), max_loss),
-    ]
+    level = at_most(lines, Stop(scoring, Rule.LEVEL, -np.inf, first), max_loss)
+    turn = Stop(scoring, Rule.TURN, -np.inf, first, ladder(among, scoring))
+    # Without a success in the rest nothing tells what a threshold would lose.
+    return [level, at_most(rest, turn, max_loss) if any(line.success for line in rest) else turn]
 
 
 def ladder(lines: Sequence[Scores], scoring: Scoring) -> tuple[tuple[float, ...], ...]:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from agent_envs import registry
 from agent_envs.core import Task
+from agents.engine import SamplingSettings
 from runners.command_line.errors import UserError
 from runners.command_line.outputs import check_file, writing
 from runners.command_line.plain import dump_json, plain
@@ -25,6 +26,7 @@ from runners.inference.evaluate_settings import Evaluate, elsewhere, envs_of, ru
 from runners.inference.program import Study, check
 from runners.inference.program import measure as measure_by_scores
 from runners.inference.settings import Agent, asks_oracle, scorers_of
+from runners.run_folder.folder import write_whole
 from runners.settings.play_settings import PlaySettings, job_env
 from runners.statistics.turns import Passed, turns_of
 
@@ -84,13 +86,14 @@ def run(evaluate: Evaluate, parts: dict[str, Any]) -> None:
     """The whole program. Raises UserError."""
     run = run_of(evaluate)
     sampling = sampling_of(evaluate, run)
+    sampled = {"top_p": sampling.top_p, "top_k": sampling.top_k}
     evaluate = replace(evaluate, env=envs_of(evaluate, run), temperature=sampling.temperature)
     if evaluate.out:
-        check_file(evaluate.out)
+        check_outputs(evaluate)
     torch.set_num_threads(evaluate.threads)
     console = Console()
     for line in elsewhere(run, evaluate, parts) if run else ():
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
     configs = {name: parts[name] for name in evaluate.env}
     envs = registry.make_all(configs)
     tasks = {name: pick_tasks(env, evaluate.split, evaluate.tasks, console) for name, env in envs.items()}
@@ -103,10 +106,13 @@ def run(evaluate: Evaluate, parts: dict[str, Any]) -> None:
         evaluate.model, play, console, device=evaluate.device, dtype=evaluate.dtype, chat=parts.get("chat"),
         pretrain=parts.get("pretrain"),
     )  # fmt: skip
+    evaluate = replace(evaluate, dtype=policies.dtype)
     figures: dict[str, Any] = {}
     with policies.playing() as controller:
         console.print(f"model: {controller.workers.start()}", soft_wrap=True, highlight=False)
-        console.print(f"temperature of the sampled episodes: {sampling.temperature:g}", highlight=False)
+        truncated = [f", {name} {value:g}" for name, value in sampled.items() if value != getattr(_ALL, name)]
+        told = f"temperature of the sampled episodes: {sampling.temperature:g}{''.join(truncated)}"
+        console.print(told, highlight=False)
         studies = {
             name: Study(
                 evaluate.agent, scorers_of(evaluate.agent, evaluate.scorer), parts, sampling, evaluate.samples,
@@ -123,12 +129,32 @@ def run(evaluate: Evaluate, parts: dict[str, Any]) -> None:
             figures[name] = (by_playing if evaluate.agent == Agent.REACT else by_scores)(evaluate, study, tasks[name])
     if evaluate.out:
         with writing(evaluate.out):
-            evaluate.out.write_text(dump_json(written(evaluate, parts, figures)), "utf-8")
+            write_whole(evaluate.out, dump_json(written(evaluate, sampled, parts, figures)))
 
 
-def written(evaluate: Evaluate, parts: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Any]:
+_ALL = SamplingSettings()
+"""Nothing is truncated."""
+
+
+def check_outputs(evaluate: Evaluate) -> None:
+    """Raises UserError where --out cannot be written, or other files would be lost beside it."""
+    out = evaluate.out
+    assert out is not None
+    check_file(out)
+    if evaluate.agent == Agent.REACT:
+        return
+    if out.suffix != ".json":
+        raise UserError(f"--out {out}: name a file that ends in .json; tables and pictures are written beside it")
+    beside = [path for path in (out.with_suffix(end) for end in (".md", ".csv", ".png")) if path.exists()]
+    if beside and not out.exists():
+        raise UserError(f"--out {out} would overwrite {beside[0]}: name another file")
+
+
+def written(
+    evaluate: Evaluate, sampled: Mapping[str, Any], parts: Mapping[str, Any], figures: Mapping[str, Any]
+) -> dict[str, Any]:
     """What --out holds: the settings and the figures; with several environments, those of each under its name."""
-    asked = plain(evaluate)
+    asked = plain(evaluate) | dict(sampled)
     if len(figures) > 1:
         return {"settings": {"evaluate": asked, **parts}, "envs": figures}
     return {"settings": {"evaluate": asked | {"env": evaluate.env[0]}, **parts}, **next(iter(figures.values()))}

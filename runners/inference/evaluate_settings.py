@@ -1,5 +1,6 @@
 """The settings of ``turnwise evaluate``, and what it takes over from a run. Imports no torch."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +15,17 @@ from agents.rollout.search.settings import ScorerKind
 from agents.rollout.settings import FaultSettings, ReActSettings
 from agents.text.settings import ChatSettings
 from runners.cloning.settings import TINY, PretrainSettings
+from runners.command_line.errors import UserError
+from runners.command_line.parse import named
 from runners.command_line.plain import plain
 from runners.inference.settings import Agent, check_scorers
 from runners.inference.settings import parts_of as inference_parts
 from runners.run_folder.runs import SavedRun, read_run, run_folder
 from runners.settings.play_settings import check_envs, with_list
 from runners.settings.train_settings import DTYPES
+
+NO_WALLS = "unsafe-process"
+"""A sandbox that is none."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,9 @@ class Evaluate:
     """Episodes played at once."""
     device: str = "auto"
     """Device of the model: auto, cpu, cuda, …"""
-    dtype: str = "float32"
-    """Type of the weights: float32, bfloat16, float16 or auto (as saved)."""
+    dtype: str | None = None
+    """Type of the weights: float32, bfloat16, float16 or auto (as saved); by default that of the run's training, or
+    float32."""
     threads: int = 1
     """Threads of torch in this process."""
     endpoint: str = ""
@@ -63,7 +70,8 @@ class Evaluate:
 
     def __post_init__(self) -> None:
         check_ranges(self, tasks=1, samples=(1, 10_000), slots=(1, 65_536), threads=(1, 1024), seed=(0, 2**63 - 1))
-        check_name(self, "dtype", DTYPES)
+        if self.dtype is not None:
+            check_name(self, "dtype", DTYPES)
         if self.temperature is not None:
             SamplingSettings(self.temperature)
         check_name(self, "split", SPLITS)
@@ -92,10 +100,23 @@ def parts_of(evaluate: Evaluate) -> dict[str, Any]:
     if run is None:
         parts["chat"] = ChatSettings
     elif known := {env: run.settings.env[env] for env in envs if env in run.settings.env}:
+        check_walls(run, known)
         parts |= known | {"react": replace(run.settings.react, oracle=False)}
     if evaluate.model == TINY:
         parts["pretrain"] = PretrainSettings
     return parts | inference_parts(evaluate.agent, evaluate.scorer)
+
+
+def check_walls(run: SavedRun, envs: Mapping[str, Any]) -> None:
+    """Raises UserError where a run's own settings, which may be anybody's, take the walls from around programs."""
+    flags, given, _ = named(sys.argv[1:])
+    for env, settings in envs.items():
+        for name, value in plain(settings).items():
+            if value == NO_WALLS and f"{env}.{name}" not in flags | given:
+                raise UserError(
+                    f"{run.folder} says {env}.{name} {NO_WALLS}: its model's programs would run without walls. If you "
+                    f"want that, say --{env}.{name.replace('_', '-')} {NO_WALLS} yourself"
+                )
 
 
 def run_of(evaluate: Evaluate) -> SavedRun | None:
@@ -124,6 +145,5 @@ def elsewhere(run: SavedRun, evaluate: Evaluate, parts: Mapping[str, Any]) -> li
 
 def sampling_of(evaluate: Evaluate, run: SavedRun | None) -> SamplingSettings:
     """How tokens are drawn: at the temperature that is named, or as in the run's training, or as the model has them."""
-    if evaluate.temperature is not None:
-        return SamplingSettings(evaluate.temperature)
-    return run.train.sampling() if run else SamplingSettings()
+    trained = run.train.sampling() if run else SamplingSettings()
+    return trained if evaluate.temperature is None else replace(trained, temperature=evaluate.temperature)

@@ -23,12 +23,14 @@ PLACES = {
 """File of the template → where it goes."""
 
 
-def check_name(name: str, taken: set[str]) -> None:
+def check_name(name: str, taken: set[str], reserved: set[str]) -> None:
     """Raises UserError for what cannot name an environment, its flags and its package."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) or keyword.iskeyword(name) or name.endswith("_"):
         raise UserError(f"{name!r} cannot be a name: take small letters, digits and _, as in my_env")
     if name in taken:
         raise UserError(f"there is an environment {name} already: take another name")
+    if name in reserved:
+        raise UserError(f"{name} names other settings or another package: take another name")
 
 
 def write_env(name: str, out: Path) -> list[Path]:

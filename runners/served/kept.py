@@ -22,7 +22,7 @@ from runners.command_line.plain import differences, dump_json, finite
 from runners.run_folder.folder import LOCK, hold, write_whole
 from runners.served.settings import fingerprint
 
-EPISODES, SETTINGS = "episodes.jsonl", "settings.json"
+EPISODES, SETTINGS, RESULT = "episodes.jsonl", "settings.json", "result.json"
 Key = tuple[str, str, str, int]
 """(environment, mode, task, sample)."""
 
@@ -62,8 +62,10 @@ class Kept:
                     f"{self.folder} holds episodes of other settings ({', '.join(changed[:3])}): name another folder "
                     "with --out"
                 )
-        elif not place.exists() and any(path.name != LOCK for path in self.folder.iterdir()):
-            raise UserError(f"{self.folder} is not empty and holds no {SETTINGS}: name another folder with --out")
+        elif {path.name for path in self.folder.iterdir()} - {LOCK, SETTINGS, f".{SETTINGS}", EPISODES, RESULT} or (
+            place.exists() and not _ours(place)
+        ):
+            raise UserError(f"{self.folder} is not empty and holds no episodes: name another folder with --out")
         now = json.loads(dump_json({**there, **settings}))
         write_whole(place, dump_json(now))
         self._names = {env: fingerprint(what) for env, what in now.items()}
@@ -78,7 +80,7 @@ class Kept:
                 if entry["settings"] != self._names[entry["env"]]:
                     raise ValueError
                 restored(entry, Job(Task(entry["task"], "", "")))
-            except (ValueError, TypeError, KeyError, RecursionError):
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
                 raise UserError(
                     f"{self.folder / EPISODES} is damaged in line {number}: take that line away, or name another "
                     "folder with --out"
@@ -114,6 +116,15 @@ class Kept:
         with self._lock:
             self._file.close()
         self._held.close()
+
+
+def _ours(place: Path) -> bool:
+    """Whether a file holds settings as they are written here."""
+    try:
+        there = json.loads(place.read_text("utf-8"))
+        return all("endpoint" in dump_json(settings) for settings in dict(there).values())
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
 
 
 def key_of(entry: Mapping[str, Any]) -> Key:

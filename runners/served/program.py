@@ -20,11 +20,9 @@ from runners.evaluation.measure import PlayedTasks
 from runners.evaluation.tasks import pick_tasks
 from runners.reporting.progress import evaluating
 from runners.run_folder.folder import write_whole
-from runners.served.kept import Kept
+from runners.served.kept import RESULT, Kept
 from runners.served.play import Play
 from runners.served.settings import EvaluateServed, folder_of, measured
-
-RESULT = "result.json"
 
 
 def run(evaluate: EvaluateServed, parts: dict[str, Any]) -> None:

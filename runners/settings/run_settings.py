@@ -116,13 +116,18 @@ def settings_of(train: Train, parts: Mapping[str, Any]) -> RunSettings:
     return RunSettings(train, envs, **{one.part: parts[one.prefix] for one in there if not one.env})
 
 
+def own_flags() -> set[str]:
+    """What no environment, agent or engine may be called: names of a run's own flags, and of their parts."""
+    return {PREFIXES.get(f.name, f.name) for f in fields(RunSettings)} | {f.name for f in fields(Train)} | {"top"}
+
+
 def parts_of(train: Train) -> dict[str, Any]:
     """Settings classes that act in a run with these choices, by the prefix of their flags; for an adapter of a
     pre-trained model, its settings.
 
     Raises ValueError where two of them would have the same prefix, or one that of a flag of the run itself.
     """
-    own = {PREFIXES.get(f.name, f.name) for f in fields(RunSettings)} | {f.name for f in fields(Train)}
+    own = own_flags()
     result: dict[str, Any] = {}
     for one in acting(train):
         if one.prefix in result or ((one.env or one.part in NAMED) and one.prefix in own):

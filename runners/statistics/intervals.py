@@ -78,13 +78,14 @@ def over_seeds(
     *,
     seed: int = 0,
     draws: int = 4000,
-) -> Interval:
+) -> Interval | None:
     """``combine`` of the grids' means, with its 95 % interval over resampled seeds and tasks.
 
     The grids, all of one shape, are paired: each draw takes the same seeds and the same tasks of all of them. The
     percentiles are those of the expanded bootstrap, which makes up for few seeds: the tail is that of Student's t with
     n - 1 degrees of freedom, times sqrt(n / (n - 1)) [Hesterberg 2015, "What teachers should know about the
-    bootstrap"]. NaN entries are left out of the means. Raises ValueError for less than two seeds.
+    bootstrap"]. NaN entries are left out of the means. None stands for an interval without bounds, as of a ratio whose
+    lower part is 0 in some draw. Raises ValueError for less than two seeds.
     """
     seeds, tasks = grids[0].shape
     if seeds < 2 or any(grid.shape != (seeds, tasks) for grid in grids):
@@ -99,8 +100,10 @@ def over_seeds(
         means_D.append(((of_seed_DS @ x) * of_task_DN).sum(1) / np.where(weight_D > 0, weight_D, np.nan))
         means.append(np.asarray(x.sum() / known.sum() if known.any() else np.nan))
     tail = NormalDist().cdf(-sqrt(seeds / (seeds - 1)) * student_t(seeds - 1))
-    found_D = combine(*means_D)
-    low, high = np.quantile(found_D[np.isfinite(found_D)], [tail, 1 - tail])
+    found_D = combine(*means_D)[np.isfinite(means_D).all(axis=0)]
+    if not (found_D.size and np.isfinite(found_D).all()):
+        return None
+    low, high = np.quantile(found_D, [tail, 1 - tail])
     return Interval(float(combine(*means)), float(low), float(high))
 
 
@@ -128,7 +131,8 @@ def student_tail(t: float, freedom: int) -> float:
     # u = sin(angle) it has no edge for any number of degrees of freedom.
     scale = gamma((freedom + 1) / 2) / (sqrt(pi) * gamma(freedom / 2))
     angle = np.linspace(atan(t / sqrt(freedom)), pi / 2, 4001)
-    return float(scale * np.trapezoid(np.cos(angle) ** (freedom - 1), angle))
+    height = np.cos(angle) ** (freedom - 1)
+    return float(scale * ((height[1:] + height[:-1]) / 2 @ np.diff(angle)))
 
 
 def pass_at_k(n: int, right: int, k: int) -> float:

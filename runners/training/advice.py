@@ -12,11 +12,15 @@ STUCK = 2
 """Updates in a row without anything to learn, after which that is said."""
 
 
-class Advisor:
-    """Reads the row of every update."""
+SLOW = 3
+"""Times the seconds of learning: from where on another engine is worth while."""
 
-    def __init__(self, train: Train, console: Console) -> None:
-        self.train, self.console = train, console
+
+class Advisor:
+    """Reads the row of every update; ``gpu``: the run's model is on one."""
+
+    def __init__(self, train: Train, console: Console, *, gpu: bool = False) -> None:
+        self.train, self.console, self.gpu = train, console, gpu
         self.given: set[str] = set()
         self.stuck: dict[str, int] = {}
         """Updates in a row in which nothing could be learned, by the reason."""
@@ -73,6 +77,14 @@ class Advisor:
                 "waiting",
                 "[bold]the engine waits for environments more than half of the time:[/] raise --envs.processes, or set "
                 "--no-exact: slow environments then delay no others, but the run's last bits depend on timing",
+            )
+
+        learning = row.get("seconds_forward", 0.0) + row.get("seconds_update", 0.0)
+        if self.gpu and self.train.engine == "hf" and row["seconds_rollout"] - row["seconds_env"] > SLOW * learning:
+            yield (
+                "engine",
+                "[bold]sampling takes most of the time:[/] the default engine starts every kernel of every token by "
+                "itself. Try vLLM, which replays them: --engine vllm --workers 1 (docs/vllm.md)",
             )
 
     def nothing_learned(self, row: Mapping[str, float]) -> Iterator[str]:

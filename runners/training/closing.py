@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,9 @@ def closing(train: Train, folder: Path, summary: Mapping[str, Any], page: Path) 
     yield f"picture: {folder / 'curve.png'}"
     yield f"page:    {page}"
     yield f"figures: {folder / 'summary.json'}"
-    yield f"next:    {command('evaluate')} --model {folder}    # the base model against the trained one, in full"
-    yield f"         {command('train')} --init-from {folder}    # go on from what was learned"
+    named = shlex.quote(str(folder))
+    yield f"next:    {command('evaluate')} --model {named}    # the base model against the trained one, in full"
+    yield f"         {command('train')} --init-from {named}    # go on from what was learned"
 
 
 def _interval(figures: Mapping[str, float]) -> str:

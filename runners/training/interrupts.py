@@ -37,14 +37,14 @@ class Interrupts:
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Nothing in here is interrupted."""
+        """Nothing in here is interrupted. An error goes on: what it left half done is not to be saved."""
         self._shields += 1
         try:
             yield
         finally:
             self._shields -= 1
-            if not self._shields and self._pending is not None:
-                raise Stopped(self._pending)
+        if not self._shields and self._pending is not None:
+            raise Stopped(self._pending)
 
     def _caught(self, number: int, _: FrameType | None) -> None:
         for caught in self._before:

@@ -37,6 +37,7 @@ from algorithms.formulas.mismatch import (
     without_masked,
 )
 from runners.command_line.errors import UserError
+from runners.loading.reproducible import reproducible
 from runners.run_folder.checkpoint import OPTIMIZER
 from runners.settings.old_logp import AGREE, OldLogp
 from runners.settings.train_settings import Train
@@ -132,6 +133,10 @@ class Learner:
 
         Raises UserError when nothing but skipped steps came of the last ones.
         """
+        with reproducible(self.model.device):
+            return self._learn(update, trees, used)
+
+    def _learn(self, update: int, trees: Sequence[Tree], used: float) -> Learned:
         train, started, learned = self.train, monotonic(), Learned()
         pieces = [self.packed(part) for part in cut_evenly(trees, train.minibatches)]
         if update == 1:
@@ -184,7 +189,7 @@ class Learner:
             result = [one[key] for one in measured]
             learned.row[key] = max(result) if key == "mismatch_max_abs" else mean(result)
         self.gap = learned.row.get("mismatch_max_abs")
-        if engine:
+        if engine and measured:
             learned.row["old_logp_engine"] = 1.0
         learned.row |= {
             "packed_share": sum(len(piece.batch) for piece in pieces) / max(1, raw),

@@ -1,7 +1,7 @@
 """The phases of an update and the clock that sees what no phase names, so that they add up to the whole."""
 
 from collections.abc import Mapping
-from time import monotonic
+from time import monotonic, process_time
 
 PHASES = (
     ("seconds_rollout", "rollout s", "{:.2f}"),
@@ -19,12 +19,18 @@ class Clock:
 
     def __init__(self) -> None:
         self.began = self.row = monotonic()
+        self.processor_began = process_time()
         self.after = 0.0
         """Seconds of the last update after its row was written."""
 
     def begin(self) -> None:
         """At the begin of an update."""
         self.began = monotonic()
+        self.processor_began = process_time()
+
+    def processor(self) -> float:
+        """Processor seconds of this process since then, of all its threads."""
+        return process_time() - self.processor_began
 
     def other(self, row: Mapping[str, float]) -> float:
         """At the row of an update, which holds the other phases."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from agents.rollout.play import Played
 from agents.tree.episode import Episode, EpisodeId, Fault, Searched
+from algorithms.formulas.maths import SAME
 from runners.statistics.intervals import mean
 from runners.statistics.turns import FIRST_TOKENS
 from runners.training.credited import Credited
@@ -89,7 +90,7 @@ def episode_stats(played: Played, group: int) -> dict[str, float]:
         rewards: dict[str, list[float]] = {}
         for e in episodes:
             rewards.setdefault(e.job.task_id, []).append(e.reward)
-        stats["zero_variance"] = mean([float(np.ptp(of_task) <= 1e-8) for of_task in rewards.values()])
+        stats["zero_variance"] = mean([float(np.ptp(of_task) <= SAME) for of_task in rewards.values()])
     return stats
 
 
@@ -110,7 +111,7 @@ def group_costs(episodes: Sequence[Episode]) -> dict[str, float]:
 
     ``shared_tokens``: share of the sampled tokens on the episodes' paths that forks took over. ``calls_per_task``:
     actions that ended no episode by what they did. ``entropy_rise_K``: mean entropy of the first K tokens after an
-    observation, as a multiple of that of the first turns; not there where the latter is 0.
+    observation, as a multiple of that of the first turns; not there where the latter is 0 or nothing follows.
     """
     tasks = max(1, len({e.job.task_id for e in episodes}))
     sampled = sum(e.sampled_tokens for e in episodes)
@@ -123,7 +124,7 @@ def group_costs(episodes: Sequence[Episode]) -> dict[str, float]:
     }
     for k in FIRST_TOKENS:
         first = mean([x for e in episodes for action, _ in e.turns[:1] if not e.inherited for x in action.entropy[:k]])
-        later = mean([x for e in episodes for action, _ in e.turns[max(1, e.inherited) :] for x in action.entropy[:k]])
-        if first > 0:
-            costs[f"entropy_rise_{k}"] = later / first
+        later = [x for e in episodes for action, _ in e.turns[max(1, e.inherited) :] for x in action.entropy[:k]]
+        if later and first > 0:
+            costs[f"entropy_rise_{k}"] = mean(later) / first
     return costs

@@ -9,12 +9,17 @@ from itertools import groupby
 
 from agents.rollout.play import Played
 from agents.tree.episode import Episode, EpisodeId, Fault, Job
+from algorithms.formulas.maths import SAME
 
 
 def equal_groups(outcomes: Sequence[Episode | Fault], group: int) -> list[list[Episode | Fault]]:
     """The groups without two returns that differ, those that broke included. Outcomes of a group stand together."""
     groups = [list(members) for _, members in groupby(outcomes, lambda outcome: outcome.job.group(group))]
-    return [members for members in groups if len({e.reward for e in members if isinstance(e, Episode)}) < 2]
+    return [members for members in groups if _spread([e.reward for e in members if isinstance(e, Episode)]) <= SAME]
+
+
+def _spread(returns: Sequence[float]) -> float:
+    return max(returns) - min(returns) if returns else 0.0
 
 
 def resampled(

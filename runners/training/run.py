@@ -170,8 +170,9 @@ class Training:
         self.rollouts = Rollouts(self.controller, self.stream, self.jobs, self.ledger, train, plans)
         if state is not None:
             self.rollouts.go_on(json.loads(state.get("partial", "[]")), lambda one: self.job_again(tasks, one))
-        self.advisor = Advisor(train, console)
-        self.boundary = self.state()
+        self.advisor = Advisor(train, console, gpu=self.model.device.type == "cuda")
+        self.boundary, self.drawn = self.state(), rng_state()
+        """Of the last finished update: what a stop between two checkpoints saves."""
 
     def open_records(self, console: Console, state: Mapping[str, Any] | None) -> None:
         """Opens the files that grow with the run, and cuts off what came after ``state``. Raises OSError."""
@@ -273,12 +274,13 @@ class Training:
             self.report.outcomes(update, played.outcomes, learned.credited)
             spent = {"env_steps": self.budget.steps, "sampled_tokens": self.budget.tokens, "seconds": self.seconds}
             row |= learned.row | spent
+            row["seconds_processor"] = self.clock.processor()
             row["seconds_other"] = self.clock.other(row)
             self.report.update(update, row)
             self.update = update
             if self.budget.over(update):
                 self.rollouts.abandon(update)
-            self.boundary = self.state()
+            self.boundary, self.drawn = self.state(), rng_state()
             if update % self.train.save_every == 0 or self.budget.over(update):
                 self.save()
         self.clock.end()
@@ -385,7 +387,7 @@ class Training:
 
         def fill(folder: Path) -> None:
             self.learner.save(folder)
-            save_file(rng_state(), folder / RNG)
+            save_file(self.drawn, folder / RNG)
             (folder / STATE).write_text(dump_json(self.boundary), "utf-8")
 
         with self.interrupts.shielded():
@@ -395,6 +397,7 @@ class Training:
     def kept(self) -> set[int]:
         """Updates whose checkpoints stay: the newest ones, and the one that did best on validation tasks."""
         there = [checkpoint.update_of(path) for path in checkpoint.checkpoints(self.checkpoints)]
+        there = [update for update in there if update <= self.update]  # later ones were damaged
         valid = validated(self.evaluations())
         best = [u for u in valid if u in there and valid[u] == max(valid.values())]
         return {*there[-self.train.keep_last :], *best[:1]}

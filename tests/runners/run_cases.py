@@ -34,7 +34,7 @@ pretrain:
   {flaw: 0.5, demonstrations: 100, steps: 60, shape: {width: 64, mlp: 128}}
 """
 TIMES = {"seconds", "seconds_rollout", "seconds_env", "seconds_forward", "seconds_update", "sampled_tokens_per_s"}
-TIMES |= {"seconds_judge", "seconds_continuations", "seconds_other"}
+TIMES |= {"seconds_judge", "seconds_continuations", "seconds_other", "seconds_processor"}
 
 
 def settings(folder: Path, *argv: str, text: str = SMALL) -> RunSettings:

@@ -169,6 +169,11 @@ def test_an_environment_that_names_itself_is_named_once() -> None:
         ("- 3", ["must hold settings by name"]),
         ("a: [", ["is not valid"]),
         ("!!python/object/apply:os.getpid []", ["is not valid"]),
+        ('a: !!int ""', ["is not valid"]),
+        ("a: !!bool x", ["is not valid"]),
+        ("a: !!timestamp x", ["is not valid"]),
+        ("a: !!set [1]", ["is not valid"]),
+        ("1: 2\nfoo: 3", ["unknown key 1"]),
     ],
 )
 def test_bad_settings_files_are_one_line(tmp_path: Path, text: str, words: list[str]) -> None:
@@ -291,7 +296,7 @@ def test_the_short_help_fits_two_screens_and_lists_the_names() -> None:
     assert len(lines) <= 120 and max(map(len, lines)) <= 80
     text = " ".join(" ".join(lines).split())
     assert "--wiki.corpus" in text and "--selfac.group" in text and "--help-all" in text
-    assert "corridor, gym, identity" in text and "gigpo, grpo" in text, "the names to choose from"
+    assert "corridor, gym, household, identity" in text and "gigpo, grpo" in text, "the names to choose from"
     assert "--replay-steps" not in text and "--selfac.std-floor" not in text, "rarer settings are elsewhere"
 
 
@@ -327,6 +332,17 @@ def test_settings_of_version_0_1_are_read(tmp_path: Path) -> None:
     file.write_text("env: identity\npretrain: {foretold: 0.5}\n")
     with pytest.raises(UserError, match="unknown key 'foretold'"):
         read_settings(["--config", str(file)])
+
+
+def test_a_part_of_another_package_may_have_a_dash_in_its_name(tmp_path: Path) -> None:
+    def dashed(first: First) -> Mapping[str, type]:
+        return {"my-pond": Pond}
+
+    file = tmp_path / "settings.yaml"
+    file.write_text("my_pond: {fish: 4}\n")
+    argv = ["--config", str(file), "--my-pond.names", "x", "--my-pond.names", "y"]
+    _, found = parse(First, dashed, argv, about="A test.")
+    assert found["my-pond"] == Pond(fish=4, names=("x", "y")), "and its lists may be named one by one"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from run_cases import training
 
+from agent_envs.code.config import CodeConfig
 from agent_envs.core import Task
 from agents.rollout.settings import ReActSettings
 from agents.tree import Kind, Node
@@ -66,12 +68,48 @@ def test_a_run_is_measured_with_its_own_settings_unless_told(run_folder: Path, t
     assert temperature("--model", str(other)) == 0.5
     assert temperature("--model", str(other), "--temperature", "0.7") == 0.7
     assert temperature() == 1.0
+    assert "\ntop_p: 1.0\n" in text
+    (other / "config.yaml").write_text(text.replace("\ntop_p: 1.0\n", "\ntop_p: 0.9\n"), "utf-8")
+    asked, _ = parse(asking.Evaluate, asking.parts_of, ["--model", str(other), "--temperature", "0.7"], about="")
+    sampling = asking.sampling_of(asked, asking.run_of(asked))
+    assert (sampling.temperature, sampling.top_p) == (0.7, 0.9), "it changes nothing else"
 
     assert settings("--model", str(other)) == ("identity", 2, 16)
     assert settings("--model", str(other), "--identity.length", "4") == ("identity", 4, 16)
     assert settings("--env", "identity") == ("identity", 3, ReActSettings().max_action_tokens)
     assert settings("--env", "corridor", "--model", str(other)) == ("corridor", 0, ReActSettings().max_action_tokens)
     assert settings()[0] == "wiki"
+
+
+def test_a_run_is_measured_in_the_type_it_was_trained_in(
+    measured: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    place = tmp_path / "half"
+    with training(place, "--updates", "1", "--eval-every", "0", "--test-tasks", "0", "--dtype", "bfloat16") as run:
+        run.run()
+    found = measured(model=place)
+    assert found["settings"]["evaluate"]["dtype"] == "bfloat16" and found["settings"]["evaluate"]["top_p"] == 1.0
+    with pytest.raises(UserError, match="was trained in bfloat16: leave --dtype float32 out"):
+        measured("--dtype", "float32", model=place)
+
+
+def test_a_run_cannot_take_the_walls_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, envs = SimpleNamespace(folder="strange"), {"code": CodeConfig(sandbox="unsafe-process")}
+    monkeypatch.setattr(sys, "argv", ["evaluate", "--model", "strange"])
+    with pytest.raises(UserError, match=r"would run without walls\. If .*, say --code\.sandbox unsafe-process"):
+        asking.check_walls(run, envs)  # type: ignore[arg-type]
+    asking.check_walls(run, {"code": CodeConfig()})  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "argv", ["evaluate", "--model", "strange", "--code.sandbox", "unsafe-process"])
+    asking.check_walls(run, envs)  # type: ignore[arg-type]
+
+
+def test_no_file_of_another_name_is_overwritten(measured: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"name a file that ends in \.json"):
+        measured("--agent", "best-of-n", "--out", str(tmp_path / "best.csv"))
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(UserError, match=r"would overwrite .*README\.md: name another file"):
+        measured("--agent", "best-of-n", "--out", str(tmp_path / "README.json"))
+    assert (tmp_path / "README.md").read_text() == "mine" and not (tmp_path / "README.json").exists()
 
 
 def test_best_of_n(measured: Callable[..., dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,6 +173,14 @@ def test_where_values_fall_with_the_turns_the_rank_within_a_turn_tells_more() ->
     assert early_stop.saved(lines, early_stop.choose(lines, [Scoring(K.RANDOM)], 2, 0.0)) < 0.1, "the control"
 
 
+def test_where_every_other_task_has_no_success_ranks_give_nothing_up() -> None:
+    lines = [line(i, i % 2 == 0, (0.9, 0.5, 1.0), tokens=(2, 4)) for i in range(40)]
+    _, turn = early_stop.highest(lines, Scoring(K.VALUE), 1, 0.0)
+    assert turn.threshold == -math.inf and early_stop.saved(lines, turn) == 0
+    chosen = early_stop.choose(lines, [Scoring(K.VALUE)], 1, 0.0)
+    assert early_stop.figures(lines, chosen)["success_lost"].mean == 0
+
+
 def test_what_was_allowed_on_validation_tasks_is_lost_on_others() -> None:
     """Many turns without a signal: whoever ranks episodes among themselves stops hardly any, and then many."""
 

@@ -77,6 +77,7 @@ def test_the_command_says_what_it_wrote(
         ("My-Env", "cannot be a name"),
         ("../evil", "cannot be a name"),
         ("class", "cannot be a name"),
+        *((name, "names other settings") for name in ("chat", "lora", "seed", "selfac", "top", "vllm", "verifiers")),
         ("env_", "cannot be a name"),
         ("", "name the environment"),
     ],

@@ -10,7 +10,7 @@ from agent_envs import registry
 from agent_envs.core import SettingsError, TextEnv
 from runners.evaluation.random_agents import random_agent, valid_turn
 
-LISTING = ("babyai", "corridor", "gym", "identity", "puzzle", "textworld")
+LISTING = ("babyai", "corridor", "gym", "household", "identity", "puzzle", "textworld")
 
 
 def begun(name: str) -> TextEnv:

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -17,14 +17,13 @@ from typing import Any
 
 import pytest
 import worker_contract
-from worker_contract import Parts, WorkersContract, alive, bits, play, sha
+from worker_contract import Doomed, Parts, WorkersContract, alive, bits, play, sha
 
 from agent_envs.isolation.faults import FaultKind
 from agents.engine import SamplingSettings
 from runners.command_line.errors import UserError
 from runners.settings.ray_settings import RaySettings
 from runners.workers import ray_guard
-from runners.workers.base import BASE_MODEL, PlaySpec, WorkerLost
 from runners.workers.controller import Controller
 from runners.workers.process import ProcessWorkers
 from runners.workers.ray_cluster import RayWorkers
@@ -69,9 +68,10 @@ def processes(workers: RayWorkers, name: str) -> list[int]:
     """Those of the cluster whose command line holds ``name``."""
     found = []
     for pid in ray_guard.marked(workers._cluster._folder):
-        line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        if name in line and pid != os.getpid():
-            found.append(pid)
+        with suppress(OSError):  # it ended meanwhile
+            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if name in line and pid != os.getpid():
+                found.append(pid)
     return found
 
 
@@ -132,34 +132,19 @@ def test_an_environment_host_that_is_killed_costs_an_attempt(workers: RayWorkers
     }
 
 
-def elsewhere(workers: RayWorkers, parts: Parts, use: Callable[[ProcessWorkers], None]) -> None:
-    """Another worker on the same cluster."""
-    other = ProcessWorkers(parts[0], 1, workers._cluster.spawn)
-    try:
-        use(other)
-    finally:
-        other.close()
-
-
 def test_a_worker_that_dies_again_and_again_ends_the_run_in_one_line(workers: RayWorkers, parts: Parts) -> None:
-    def use(other: ProcessWorkers) -> None:
-        other.start()
-        other.load(0, BASE_MODEL, sha(BASE_MODEL))
-        spec = PlaySpec(tuple(parts[2]), SamplingSettings())
-        with pytest.raises(WorkerLost, match="lost 3 times over the same episodes: signal SIGKILL") as lost:
-            other.submit(spec, 0, lambda: os.kill(other._slots[0].child.pid, signal.SIGKILL)).result()  # type: ignore[union-attr]
-        assert "\n" not in str(lost.value)
-
-    elsewhere(workers, parts, use)
+    spawn = workers._cluster.spawn
+    worker_contract.dies_again_and_again(ProcessWorkers(parts[0], 1, lambda: Doomed(spawn())), parts)
 
 
 def test_what_the_user_can_fix_comes_back_as_one_line(workers: RayWorkers, parts: Parts) -> None:
-    def use(other: ProcessWorkers) -> None:
+    setup = replace(parts[0], base=replace(parts[0].base, source="/nowhere"))
+    other = ProcessWorkers(setup, 1, workers._cluster.spawn)
+    try:
         with pytest.raises(UserError, match="no model at '/nowhere'"):
             other.start()
-
-    setup = replace(parts[0], base=replace(parts[0].base, source="/nowhere"))
-    elsewhere(workers, (setup, *parts[1:]), use)
+    finally:
+        other.close()
 
 
 def listening(pid: int) -> list[str]:

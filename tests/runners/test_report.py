@@ -180,3 +180,16 @@ def test_a_run_in_which_nothing_can_be_learned_says_so(row: dict[str, float], sa
         advisor.look_at(stuck)
     assert out.getvalue().count("taught nothing") == (says is not None), "once, and only where it is true"
     assert says is None or says in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "rollout", "said"),
+    [(True, "hf", 5.0, True), (False, "hf", 5.0, False), (True, "vllm", 5.0, False), (True, "hf", 3.0, False)],
+)
+def test_slow_sampling_on_a_gpu_is_said_once(gpu: bool, engine: str, rollout: float, said: bool) -> None:
+    out = io.StringIO()
+    advisor = Advisor(Train(engine=engine), Console(file=out, width=500), gpu=gpu)
+    times = {"seconds_rollout": rollout, "seconds_env": 1.0, "seconds_forward": 0.5, "seconds_update": 0.5}
+    for _ in range(2):
+        advisor.look_at({**HEALTHY, **times})
+    assert out.getvalue().count("--engine vllm") == said

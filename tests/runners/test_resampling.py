@@ -62,6 +62,12 @@ def test_the_same_task_again_is_a_group_of_its_own() -> None:
     assert len(equal_groups([*outcomes("a", 0, 1), *again], GROUP)) == 1
 
 
+def test_rounding_is_no_difference() -> None:
+    returns = 0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1
+    assert returns[0] != returns[1] and len(equal_groups(outcomes("a", *returns), GROUP)) == 1
+    assert equal_groups(outcomes("a", 0.6, 0.6 + 1e-6), GROUP) == []
+
+
 def test_others_are_drawn_until_enough_differ() -> None:
     tasks = Tasks((0, 0), (0, 1), (1, 1), (0, 0), (1, 0), (0, 1), (0, 1))
     played, left_out = tasks.run(3, rounds=5)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -16,13 +17,17 @@ import pytest
 import torch
 from rich.console import Console
 from run_cases import SMALL, fingerprint, rows, training
+from safetensors.torch import load_file
 
+from agents.rollout.play import Played
 from runners.command_line.errors import UserError
 from runners.run_folder import checkpoint
 from runners.run_folder.runs import locate
 from runners.train import begin
+from runners.training.generators import rng_state
 from runners.training.interrupts import Stopped
 from runners.training.learner import Learner
+from runners.training.records import episode_stats
 from runners.training.run import Training
 from runners.training.stream import TaskStream
 
@@ -325,6 +330,25 @@ def test_it_says_that_what_it_begins_from_was_learned_elsewhere(
     with begin(["--env", *flags, "--init-from", str(whole), "--out", str(tmp_path / "run")], Console(file=said)):
         lines = said.getvalue().partition("run folder")[0].splitlines(keepends=True)
     assert "".join(line for line in lines if line.startswith("init-from")) == told
+
+
+def test_a_stop_between_checkpoints_saves_the_generators_of_the_last_update(tmp_path: Path) -> None:
+    with training(tmp_path / "run", "--save-every", "4", "--test-tasks", "0", "--eval-every", "0") as run:
+        run.next_update()
+        before = rng_state()
+        random.random(), torch.rand(3)  # as a plug-in may, in an update that does not end
+        run.save()
+        kept = load_file(run.checkpoints / "update-1" / checkpoint.RNG)
+    assert all(torch.equal(kept[name], before[name]) for name in before)
+    assert not torch.equal(rng_state()["cpu"], before["cpu"])
+
+
+def test_an_update_in_which_everything_broke_learns_nothing_and_goes_on(tmp_path: Path) -> None:
+    with training(tmp_path / "run", "--algo", "grpo", "--old-logp", "engine", "--test-tasks", "0") as run:
+        learned = run.learner.learn(1, [])
+        played = episode_stats(Played([], []), run.group) | {"seconds_rollout": 1.0, "seconds_env": 0.0}
+        run.advisor.look_at(played | learned.row)
+    assert "old_logp_engine" not in learned.row and learned.credited == {}
 
 
 # -- as a process ----------------------------------------------------------------------------------------------------

@@ -151,6 +151,13 @@ def test_a_signal_waits_for_the_end_of_a_shield(number: int) -> None:
     assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == handlers
 
 
+def test_an_error_that_leaves_a_shield_is_not_hidden_by_a_signal() -> None:
+    """What it left half done would be saved as if it were whole."""
+    with pytest.raises(OSError, match="disk full"), Interrupts() as interrupts, interrupts.shielded():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise OSError("disk full")
+
+
 def test_outside_a_shield_it_comes_at_once() -> None:
     with pytest.raises(Stopped), Interrupts():
         os.kill(os.getpid(), signal.SIGTERM)

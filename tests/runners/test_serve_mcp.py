@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,27 @@ def test_the_standard_output_is_the_protocols_alone() -> None:
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     assert "begin_episode first" in json.loads(line)["result"]["instructions"]
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_although_the_client_says_nothing(number: int) -> None:
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}  # fmt: skip
+    serving = subprocess.Popen(
+        [sys.executable, "runners/serve_mcp.py", "--env", "identity"], cwd=ROOT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert serving.stdin and serving.stdout and serving.stderr
+        serving.stdin.write(json.dumps(ask) + "\n")
+        serving.stdin.flush()
+        assert serving.stdout.readline()
+        serving.send_signal(number)
+        assert serving.wait(30) == 128 + number and serving.stderr.read() == "error: interrupted\n"
+    finally:
+        serving.kill()
+        serving.communicate()
 
 
 def test_what_cannot_be_done_is_refused_and_changes_nothing() -> None:

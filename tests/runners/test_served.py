@@ -108,7 +108,8 @@ def dies_after(requests: int, how: Answer) -> Callable[[Asked, int], Answer]:
     ids=["dies", "rubbish", "oversized", "stalls"],
 )
 def test_a_server_that_fails_loses_no_finished_episode(bench: Bench, how: Answer) -> None:
-    one_at_a_time = ("--served.concurrent", "1", "--served.timeout", "1.5")
+    # Only who stalls is to run into it.
+    one_at_a_time = ("--served.concurrent", "1", "--served.timeout", "1.5" if how.seconds else "60")
     whole = bench(*one_at_a_time, out=bench.out.with_name("whole"))
     assert bench.played == 9
     bench.script = dies_after(1 + 4 * 3 + 1, how)
@@ -198,6 +199,8 @@ def test_the_record_is_read_strictly(bench: Bench) -> None:
         json.dumps(entry | {"settings": fingerprint({})}).encode(),
         json.dumps(entry | {"turns": 3}).encode(),
         json.dumps(entry | {"metrics": {"x": "y"}}).encode(),
+        json.dumps(entry | {"metrics": []}).encode(),
+        json.dumps(entry | {"requests": float("inf")}).encode(),
     ):  # fmt: skip
         record.write_bytes(wrong + b"\n" + sound)
         with pytest.raises(UserError, match=r"is damaged in line 1: take that line away") as raised:
@@ -211,8 +214,12 @@ def test_the_record_is_read_strictly(bench: Bench) -> None:
     other = bench.out.with_name("other")
     other.mkdir()
     (other / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"is not empty and holds no settings\.json"):
+    with pytest.raises(UserError, match="is not empty and holds no episodes"):
         bench(out=other)
+    (other / "notes.txt").rename(other / "settings.json")
+    with pytest.raises(UserError, match="is not empty and holds no episodes"):
+        bench(out=other)
+    assert (other / "settings.json").read_text() == "mine"
 
 
 def test_an_environment_that_breaks_is_left_out_and_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 import worker_contract
-from worker_contract import Parts, WorkersContract, alive, bits, play, sha
+from worker_contract import Doomed, Parts, WorkersContract, alive, bits, play, sha
 
+from agent_envs.isolation.child import Child
 from agents.engine import SamplingSettings
 from runners.command_line.errors import UserError
-from runners.workers.base import BASE_MODEL, PlaySpec, StaleWorker, WorkerLost, Workers
+from runners.workers.base import BASE_MODEL, PlaySpec, StaleWorker, Workers
 from runners.workers.controller import Controller
 from runners.workers.local import LocalWorkers
-from runners.workers.process import ProcessWorkers
+from runners.workers.process import SERVE, ProcessWorkers
 from runners.workers.serve import WorkerSetup
 from runners.workers.states import WorkerEvent, WorkerState
 
@@ -91,21 +92,8 @@ def test_a_worker_killed_while_it_plays_costs_nothing_but_time(parts: Parts, ref
     assert not any(map(alive, killed))
 
 
-def test_a_worker_that_dies_again_and_again_ends_the_run_in_one_line(
-    parts: Parts,
-) -> None:
-    setup, _, jobs = parts
-    workers = ProcessWorkers(setup, 1)
-    try:
-        workers.start()
-        workers.load(0, BASE_MODEL, sha(BASE_MODEL))
-        with pytest.raises(WorkerLost, match="lost 3 times over the same episodes: signal SIGKILL") as lost:
-            workers.submit(
-                PlaySpec(tuple(jobs), SamplingSettings()), 0, lambda: os.kill(pids(workers)[0], signal.SIGKILL)
-            ).result()
-        assert "\n" not in str(lost.value)
-    finally:
-        workers.close()
+def test_a_worker_that_dies_again_and_again_ends_the_run_in_one_line(parts: Parts) -> None:
+    worker_contract.dies_again_and_again(ProcessWorkers(parts[0], 1, lambda: Doomed(Child(SERVE))), parts)
 
 
 def test_what_the_user_can_mend_comes_back_as_one_line(parts: Parts) -> None:

@@ -5,6 +5,9 @@ fixtures of this file by their names.
 """
 
 import hashlib
+import os
+import pickle
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,9 @@ from agents.rollout.quota import Quota
 from agents.tree.episode import Job
 from runners.loading.base_model import load_base
 from runners.run_folder.runs import base_of
-from runners.workers.base import BASE_MODEL, PlaySpec, StaleWorker, Workers
+from runners.workers.base import BASE_MODEL, PlaySpec, StaleWorker, WorkerLost, Workers
 from runners.workers.controller import Controller
+from runners.workers.process import ProcessWorkers
 from runners.workers.serve import WorkerSetup
 from runners.workers.worker import PlaySettings
 
@@ -69,6 +73,37 @@ def reference(parts: Parts) -> dict[bytes, list[Any]]:
     worker.close()
     assert found[BASE_MODEL] != found[adapter], "the adapter must change something"
     return found
+
+
+class Doomed:
+    """A worker's process that is killed with every portion in its hands, before it can answer."""
+
+    def __init__(self, process: Any) -> None:
+        self._process = process
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._process, name)
+
+    def send_bytes(self, data: bytes, timeout: float | None = None) -> None:
+        message = pickle.loads(data)
+        doomed = isinstance(message, tuple) and message[0] == "play"
+        if doomed:  # stopped first: else it could end the portion before the kill arrives
+            os.kill(self._process.pid, signal.SIGSTOP)
+        self._process.send_bytes(data, timeout)
+        if doomed:
+            os.kill(self._process.pid, signal.SIGKILL)
+
+
+def dies_again_and_again(workers: ProcessWorkers, parts: Parts) -> None:
+    """Ends ``workers``, whose processes are `Doomed`, and checks what the run is told."""
+    try:
+        workers.start()
+        workers.load(0, BASE_MODEL, sha(BASE_MODEL))
+        with pytest.raises(WorkerLost, match="lost 3 times over the same episodes: signal SIGKILL") as lost:
+            workers.submit(PlaySpec(tuple(parts[2]), SamplingSettings()), 0).result()
+        assert "\n" not in str(lost.value)
+    finally:
+        workers.close()
 
 
 def play(workers: Workers, parts: Parts, data: bytes, version: int) -> Played:

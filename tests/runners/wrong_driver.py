@@ -49,7 +49,9 @@ def run(case: dict[str, Any], watched: list[Path]) -> dict[str, Any]:
         for file in (out, err):
             file.seek(0)
         said = [file.read().decode("utf-8", "backslashreplace") for file in (out, err)]
-    children = sorted(children_of(os.getpid()))
+    until = time.monotonic() + 2  # what reads from it ends a moment after it
+    while (children := sorted(children_of(os.getpid()))) and time.monotonic() < until:
+        time.sleep(0.02)
     for left in children:
         os.kill(left, signal.SIGKILL)
         os.waitpid(left, 0)
