@@ -33,6 +33,8 @@ INSTALLS, SUITE = "installs this project with its dependencies", "is the test su
 SKIPPED = {
     "pip install -e .": INSTALLS,
     "pip install -e '.[math]'": INSTALLS,
+    "pip install -e '.[dev]'": INSTALLS,
+    "python -m pytest -m gpu tests/agents tests/runners": "needs a GPU",
     "make test": SUITE,
     "make test-runs": SUITE,
     "make test-walls": SUITE,
@@ -47,9 +49,9 @@ SKIPPED = {
     ),
     "turnwise play --env textworld_express --textworld-express.game mapreader": "needs Java",
     "turnwise serve-mcp --env wiki": "serves until its client ends; tests/runners/test_serve_mcp.py runs it",
-    "pip install 'turnwise[trl]'": INSTALLS,
-    "pip install 'turnwise[verifiers]'": INSTALLS,
-    "pip install 'turnwise[openenv]'": INSTALLS,
+    "pip install -e '.[trl]'": INSTALLS,
+    "pip install -e '.[verifiers]'": INSTALLS,
+    "pip install -e '.[openenv]'": INSTALLS,
     "vf-eval turnwise-verifiers --env.taskset.env wiki --env.taskset.split test -m MODEL "
     "--client.base-url http://127.0.0.1:8000/v1 -n 100 --no-push": "another program, and a server of the reader's",
     "turnwise serve-openenv --env wiki --split train --port 8000": (

@@ -135,6 +135,6 @@ class Gated(TokenClip):
         """The surrogate of the log-ratios ``delta``, and the share of them that is clipped."""
         if self.gate == Gate.SOFT:
             loss = soft_surrogate(delta, credit.plus, credit.minus, self.tau_plus, self.tau_minus)
-            return loss.sum(), torch.zeros(())
+            return loss.sum(), loss.new_zeros(())
         loss, shut = self.surrogate(delta, credit.plus, credit.minus)
         return loss, weighted_mean(shut, credit.count.double())
