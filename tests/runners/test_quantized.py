@@ -43,19 +43,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return place
 
 
-def actor(folder: str, kind: str, *, settled: bool = True) -> ActorCritic:
-    model = _model(folder, "float32", **loading(kind, CPU))
-    if kind != "none" and settled:
+def actor(folder: str, kind: str, device: torch.device = CPU, *, settled: bool = True) -> ActorCritic:
+    model = _model(folder, "float32", **loading(kind, device))
+    if kind == "none":
+        model.to(device)
+    elif settled:
         settle(model)
     return ActorCritic(model.eval())
 
 
-def row() -> Batch:
+def row(device: torch.device = CPU) -> Batch:
     root = state = Node(Kind.STATE, tuple(range(40)))
     for turn in range(3):
         action = state.add(Node(Kind.ACTION, tuple(range(60 + turn, 80 + turn)), logp=(0.0,) * 20))
         state = action.add(Node(Kind.STATE, tuple(range(100, 130))))
-    return pack([root], (3, 4, 5))
+    return pack([root], (3, 4, 5), device)
 
 
 @needs
@@ -89,8 +91,8 @@ def apart(few: ActorCritic) -> float:
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in few.policy_parameters():
-            p.add_(0.05 * torch.randn(p.shape, generator=generator))
-        few(row())
+            p.add_(0.05 * torch.randn(p.shape, generator=generator).to(p))
+        few(row(few.device))
     engine = HFEngine(few.model, [1], max_length=100, slots=3)
     prompts = [tuple(range(5 + s, 40 + 3 * s)) for s in range(3)]
     for session, prompt in enumerate(prompts):
@@ -100,7 +102,7 @@ def apart(few: ActorCritic) -> float:
         for done in engine.step():
             root = Node(Kind.STATE, prompts[done.session])
             root.add(Node(Kind.ACTION, done.tokens, logp=done.logp)).add(Node(Kind.STATE, (7,)))
-            batch = pack([root])
+            batch = pack([root], device=few.device)
             off = (few(batch).logp_T - batch.old_logp_T)[batch.action_T >= 0].abs().max()
             worst = max(worst, float(off.detach()))
     return worst
