@@ -34,3 +34,15 @@ def own_cache(cache: Path) -> Iterator[None]:
         patch.setenv("TURNWISE_CACHE", str(cache))
         yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def by_mkl() -> Iterator[None]:
+    """MKL multiplies, also on processors that gain by oneDNN."""
+    from agents.model.attention import onednn_linear
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onednn_linear, "able", lambda: False)
+        onednn_linear.usable.cache_clear()
+        yield
+    onednn_linear.usable.cache_clear()

@@ -8,14 +8,10 @@ from engine_cases import engine_of, model
 from peft import LoraConfig
 from torch import Tensor, nn
 
-from agents.model.attention import onednn_linear as linear
 from agents.model.attention.onednn_linear import WideLinear, by_columns, widen
 
 
-@pytest.fixture(autouse=True)
-def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also on processors that gain by oneDNN."""
-    monkeypatch.setattr(linear, "usable", lambda: False)
+pytestmark = pytest.mark.usefixtures("by_mkl")
 
 
 def pair() -> tuple[nn.Linear, WideLinear]:

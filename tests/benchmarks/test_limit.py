@@ -11,6 +11,7 @@ from benchmarks.limit import Share
 from benchmarks.timing import Spread
 
 
+@pytest.mark.usefixtures("by_mkl")  # whose products torch counts
 @pytest.mark.parametrize("turns", [2, 5])
 def test_the_work_is_what_is_multiplied(turns: int) -> None:
     model = variants.actor_critic("0.5M")
