@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from agents.model.attention.onednn_linear import WideLinear, by_columns, widen
 
-
 pytestmark = pytest.mark.usefixtures("by_mkl")
 
 
