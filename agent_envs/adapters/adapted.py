@@ -43,6 +43,9 @@ class AdaptedEnv(TextEnv):
     grammar: ClassVar[Grammar] = Grammar(Verb("ACT", "action"))
     block: ClassVar[int] = BLOCK
 
+    limited: ClassVar[bool] = False
+    """The turns are part of the task: nothing but running out of them is a failure."""
+
     # ---- what an adapter writes -----------------------------------------------------------------------------------
     @abstractmethod
     def made(self) -> gymnasium.Env[Any, Any]:
@@ -76,6 +79,11 @@ class AdaptedEnv(TextEnv):
             return Task(f"{prefix}{number}", split, self._prompt(seed), data=seed)
 
         return TaskSet(size, build, partial(number_after, prefix))
+
+    @property
+    def task_turns(self) -> int | None:
+        # A critic that values a cut episode by its last state would never see a failure.
+        return self.max_turns if self.limited else None
 
     @property
     def named(self) -> str:

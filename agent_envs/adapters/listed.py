@@ -6,6 +6,7 @@ the chance that it is given.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ class ListedEnv(AdaptedEnv):
 
     A concrete one writes `score` and `advised`.
     """
+
+    limited: ClassVar[bool] = True
 
     @abstractmethod
     def score(self, game: Game) -> float:

@@ -34,6 +34,7 @@ class BabyAIEnv(AdaptedEnv):
     name: ClassVar[str] = "babyai"
     Config: ClassVar[type[Any]] = BabyAIConfig
     config: BabyAIConfig
+    limited: ClassVar[bool] = True
 
     @property
     def named(self) -> str:
