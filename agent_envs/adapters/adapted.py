@@ -43,9 +43,6 @@ class AdaptedEnv(TextEnv):
     grammar: ClassVar[Grammar] = Grammar(Verb("ACT", "action"))
     block: ClassVar[int] = BLOCK
 
-    limited: ClassVar[bool] = False
-    """The turns are part of the task: nothing but running out of them is a failure."""
-
     # ---- what an adapter writes -----------------------------------------------------------------------------------
     @abstractmethod
     def made(self) -> gymnasium.Env[Any, Any]:
@@ -67,6 +64,11 @@ class AdaptedEnv(TextEnv):
         """The reward of a turn."""
         return reward
 
+    @property
+    def limited(self) -> bool:
+        """Whether `max_turns` is part of the task: to run out of turns is then a failure, and no cut."""
+        return False
+
     # ---- what follows from it -------------------------------------------------------------------------------------
     def tasks(self, split: str) -> TaskSet:
         check_split(self.name, split)
@@ -82,7 +84,6 @@ class AdaptedEnv(TextEnv):
 
     @property
     def task_turns(self) -> int | None:
-        # A critic that values a cut episode by its last state would never see a failure.
         return self.max_turns if self.limited else None
 
     @property

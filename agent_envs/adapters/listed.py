@@ -6,7 +6,6 @@ the chance that it is given.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +20,10 @@ class ListedEnv(AdaptedEnv):
     A concrete one writes `score` and `advised`.
     """
 
-    limited: ClassVar[bool] = True
+    @property
+    def limited(self) -> bool:
+        # Such a game is hardly ever lost otherwise, and a critic values a cut episode by its last state.
+        return True
 
     @abstractmethod
     def score(self, game: Game) -> float:

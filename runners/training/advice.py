@@ -10,7 +10,8 @@ from runners.settings.train_settings import Train
 
 STUCK = 2
 """Updates in a row without anything to learn, after which that is said."""
-
+UNFAILED = 3
+"""Updates in a row in which nothing failed but by being cut off, after which that is said."""
 
 SLOW = 3
 """Times the seconds of learning: from where on another engine is worth while."""
@@ -24,10 +25,14 @@ class Advisor:
         self.given: set[str] = set()
         self.stuck: dict[str, int] = {}
         """Updates in a row in which nothing could be learned, by the reason."""
+        self.unfailed = 0
+        """Updates in a row whose episodes all succeeded or were cut off, some of them cut."""
 
     def look_at(self, row: Mapping[str, float]) -> None:
         reasons = set(self.nothing_learned(row))
         self.stuck = {reason: self.stuck.get(reason, 0) + 1 for reason in reasons}
+        cut = row.get("truncated", 0.0)
+        self.unfailed = self.unfailed + 1 if cut > 0 and row["success"] + cut > 1 - 1e-9 else 0
         for about, advice in self.advice(row):
             if about not in self.given:
                 self.given.add(about)
@@ -63,6 +68,13 @@ class Advisor:
         for reason, count in self.stuck.items():
             if count == STUCK:
                 yield reason, f"[bold]{STUCK} updates in a row taught nothing:[/] {reason}"
+        if "explained_variance" in row and self.unfailed == UNFAILED:
+            yield (
+                "no failure",
+                f"[bold]no episode failed in {UNFAILED} updates:[/] each was a success or was cut off at a limit. A "
+                "critic that values a cut episode by its last state may learn that nothing fails, and the advantages "
+                "vanish. Where the limit is part of the task, let the environment say so: task_turns, --gym.limited",
+            )
         truncated = "mismatch_kept_mass" in row
         if truncated and (line := sampling_warning(self.train.top_p, self.train.top_k, dict(row))):
             yield "sampling", line

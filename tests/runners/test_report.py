@@ -183,6 +183,27 @@ def test_a_run_in_which_nothing_can_be_learned_says_so(row: dict[str, float], sa
 
 
 @pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"success": 0.4, "truncated": 0.6, "explained_variance": 0.1}, 1),
+        ({"success": 0.4, "truncated": 0.5, "explained_variance": 0.1}, 0),
+        ({"success": 1.0, "truncated": 0.0, "explained_variance": 0.1}, 0),
+        ({"success": 0.4, "truncated": 0.6}, 0),
+    ],
+    ids=["all cut", "one failed", "none cut", "no critic"],
+)
+def test_episodes_that_never_fail_are_pointed_out(row: dict[str, float], said: int) -> None:
+    out = io.StringIO()
+    advisor = Advisor(Train(), Console(file=out, width=500))
+    for each in (row, row, {**row, "success": 0.0}, row, row):
+        advisor.look_at({**HEALTHY, "seconds_rollout": 1.0, **each})
+    assert "no episode failed" not in out.getvalue(), "three in a row are needed"
+    for _ in range(4):
+        advisor.look_at({**HEALTHY, "seconds_rollout": 1.0, **row})
+    assert out.getvalue().count("no episode failed") == said
+
+
+@pytest.mark.parametrize(
     ("gpu", "engine", "rollout", "said"),
     [(True, "hf", 5.0, True), (False, "hf", 5.0, False), (True, "vllm", 5.0, False), (True, "hf", 3.0, False)],
 )

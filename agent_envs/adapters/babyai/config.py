@@ -17,7 +17,7 @@ class BabyAIConfig:
     held_out_tasks: int = 1000
     """Validation tasks, and the same number of test tasks."""
     max_turns: int = 24
-    """Turns after which an episode is truncated; the level's own limit does not act."""
+    """Turns of an episode: to run out of them is a failure. The level's own limit does not act."""
 
     def __post_init__(self) -> None:
         check_ranges(

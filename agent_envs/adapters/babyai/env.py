@@ -34,7 +34,11 @@ class BabyAIEnv(AdaptedEnv):
     name: ClassVar[str] = "babyai"
     Config: ClassVar[type[Any]] = BabyAIConfig
     config: BabyAIConfig
-    limited: ClassVar[bool] = True
+
+    @property
+    def limited(self) -> bool:
+        # An errand is never failed otherwise, and a critic values a cut episode by its last state.
+        return True
 
     @property
     def named(self) -> str:

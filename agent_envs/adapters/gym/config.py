@@ -55,6 +55,8 @@ class GymConfig:
     """Validation tasks, and the same number of test tasks."""
     max_turns: int = 50
     """Turns after which an episode is truncated."""
+    limited: bool = False
+    """The turns are part of the task: to run out of them is a failure, and no cut."""
 
     def __post_init__(self) -> None:
         tasks = dict.fromkeys(("train_tasks", "held_out_tasks"), (1, 10_000_000))

@@ -37,6 +37,10 @@ class GymEnv(AdaptedEnv):
     def named(self) -> str:
         return self.config.id
 
+    @property
+    def limited(self) -> bool:
+        return self.config.limited
+
     def made(self) -> gymnasium.Env[Any, Any]:
         made = self._opened("ansi" if self._drawn else None)
         check_actions(made.action_space, self.config.id)

@@ -52,7 +52,7 @@ class HouseholdConfig:
     held_out_tasks: int = 1000
     """Validation tasks, and the same number of test tasks."""
     max_turns: int = 30
-    """Turns after which an episode is truncated."""
+    """Turns of an episode: to run out of them is a failure."""
 
     def __post_init__(self) -> None:
         known = ", ".join(Kind)

@@ -63,7 +63,7 @@ class TextWorldExpressConfig:
     held_out_tasks: int = 1000
     """Validation tasks, of the package's dev fold, and the same number of test tasks."""
     max_turns: int = 50
-    """Turns after which an episode is truncated."""
+    """Turns of an episode: to run out of them is a failure."""
 
     def __post_init__(self) -> None:
         tasks = dict.fromkeys(("train_tasks", "held_out_tasks"), (1, BLOCK))
