@@ -86,6 +86,9 @@ class AdaptedEnv(TextEnv):
     def task_turns(self) -> int | None:
         return self.max_turns if self.limited else None
 
+    def _out_of_turns(self) -> Outcome:
+        return Outcome(self.shown(self._state), terminated=True)
+
     @property
     def named(self) -> str:
         """What its tasks are called."""
