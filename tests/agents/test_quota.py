@@ -182,7 +182,7 @@ def test_a_slow_environment_is_cut_where_nobody_waits_for_it(whole: dict[object,
     class Slow(IdentityEnv):
         def step(self, action: str) -> Any:
             if self.task.id == ASKED[0].task.id and self.turn == 1:
-                gate.wait(5)
+                gate.wait(60)
             return super().step(action)
 
     heard: list[Episode] = []
