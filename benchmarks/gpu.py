@@ -11,7 +11,7 @@ no gradient of a frozen weight. Exits with 1 where a condition does not hold.
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -229,14 +229,18 @@ def peak_of(settings: Gpu, device: str) -> float:
     return next((peak for key, peak in PEAK_TFLOPS.items() if key in name), 0.0)
 
 
+def chosen(sizes: Sequence[str], quick: bool) -> tuple[str, dict[str, Shape]]:
+    """(device, models by their names). Ends the program where there is no GPU, or a name is unknown."""
+    if not quick and not torch.cuda.is_available():
+        sys.exit("error: no CUDA device is here: run it on a GPU, or --quick to try the program on the CPU")
+    if unknown := sorted(set(sizes) - set(SHAPES)):
+        sys.exit(f"error: --sizes {' '.join(unknown)}: there are {', '.join(SHAPES)}")
+    return ("cpu", TINY) if quick else ("cuda", {size: SHAPES[size] for size in sizes})
+
+
 def main() -> None:
     settings = tyro.cli(Gpu)
-    if not settings.quick and not torch.cuda.is_available():
-        sys.exit("error: no CUDA device is here: run it on a GPU, or --quick to try the program on the CPU")
-    if unknown := sorted(set(settings.sizes) - set(SHAPES)):
-        sys.exit(f"error: --sizes {' '.join(unknown)}: there are {', '.join(SHAPES)}")
-    device = "cpu" if settings.quick else "cuda"
-    shapes = TINY if settings.quick else {size: SHAPES[size] for size in settings.sizes}
+    device, shapes = chosen(settings.sizes, settings.quick)
     console, peak = Console(width=120), peak_of(settings, device)
     title = f"forward and backward, bfloat16, {timing.hardware(device)}"
     headings = ("", "tokens", "tokens/s", "utilisation", "peak memory")

@@ -28,7 +28,7 @@ from rich.console import Console
 from transformers import Qwen3ForCausalLM
 
 from benchmarks import timing
-from benchmarks.gpu import SHAPES, TINY, Shape, config_of
+from benchmarks.gpu import Shape, chosen, config_of
 from runners.cloning.packaged import PLACE
 from runners.sizing.footprint import footprint
 from runners.train import begin
@@ -136,12 +136,7 @@ def row(one: Measured) -> list[object]:
 
 def main() -> None:
     settings, console = tyro.cli(GpuRun, description=__doc__), Console(width=120)
-    if not settings.quick and not torch.cuda.is_available():
-        sys.exit("error: no CUDA device is here: run it on a GPU, or --quick to try the program on the CPU")
-    if unknown := sorted(set(settings.sizes) - set(SHAPES)):
-        sys.exit(f"error: --sizes {' '.join(unknown)}: there are {', '.join(SHAPES)}")
-    shapes = TINY if settings.quick else {size: SHAPES[size] for size in settings.sizes}
-    device = "cpu" if settings.quick else "cuda"
+    device, shapes = chosen(settings.sizes, settings.quick)
     title = f"whole runs, wiki, Self-AC, {settings.episodes} episodes an update, bfloat16, {timing.hardware(device)}"
     headings = ("", *(f"{phase}, s" for phase in PHASES), "sampled tokens/s", "gap", "peak", "doctor says")
     runs: list[Measured] = []

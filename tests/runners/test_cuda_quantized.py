@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from cuda_cases import CUDA, TOLERANCE, marks
 from rich.console import Console
-from test_quantized import BOUND, actor, apart, folder, needs, row
+from test_quantized import actor, apart, folder, gradient_of_the_rounded_weights, near_and_gradients_flow, needs
 
 from runners.loading.quantized import is_quantized
 from runners.train import begin
@@ -19,24 +18,12 @@ __all__ = ["folder"]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_log_probabilities_are_near_and_gradients_flow(folder: str, kind: str) -> None:
-    batch, plain, few = row(CUDA), actor(folder, "none", CUDA), actor(folder, kind, CUDA)
-    new = few(batch)
-    off = (new.logp_T - plain(batch).logp_T).abs()[batch.action_T >= 0].mean()
-    assert 1e-4 < off < BOUND[kind]
-    (new.logp_T.sum() + new.value_S.sum()).backward()
-    grads = [p.grad for p in few.policy_parameters()]
-    assert all(g is not None and g.isfinite().all() for g in grads) and any(g.abs().sum() > 0 for g in grads)
+    near_and_gradients_flow(folder, kind, CUDA)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_is_that_of_the_rounded_weights(folder: str, kind: str) -> None:
-    layer = actor(folder, kind, CUDA).causal_model.model.layers[0].mlp.up_proj.get_base_layer()
-    x = torch.randn(5, 128, device=CUDA, requires_grad=True)
-    weight_OI = layer(torch.eye(128, device=CUDA)).detach().T
-    times = torch.arange(5.0, device=CUDA)[:, None]
-    (layer(x) * times).sum().backward()
-    assert torch.allclose(layer(x), x @ weight_OI.T, atol=1e-5)
-    assert x.grad is not None and torch.allclose(x.grad, times * weight_OI.sum(0), atol=1e-4)
+    gradient_of_the_rounded_weights(folder, kind, CUDA)
 
 
 @pytest.mark.parametrize("kind", KINDS)

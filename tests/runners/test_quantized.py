@@ -60,10 +60,8 @@ def row(device: torch.device = CPU) -> Batch:
     return pack([root], (3, 4, 5), device)
 
 
-@needs
-@pytest.mark.parametrize("kind", ["int8", "nf4"])
-def test_log_probabilities_are_near_and_gradients_flow(folder: str, kind: str) -> None:
-    batch, plain, few = row(), actor(folder, "none"), actor(folder, kind)
+def near_and_gradients_flow(folder: str, kind: str, device: torch.device = CPU) -> None:
+    batch, plain, few = row(device), actor(folder, "none", device), actor(folder, kind, device)
     assert is_quantized(few) and not is_quantized(plain)
     new = few(batch)
     off = (new.logp_T - plain(batch).logp_T).abs()[batch.action_T >= 0].mean()
@@ -73,17 +71,27 @@ def test_log_probabilities_are_near_and_gradients_flow(folder: str, kind: str) -
     assert all(g is not None and g.isfinite().all() for g in grads) and any(g.abs().sum() > 0 for g in grads)
 
 
+def gradient_of_the_rounded_weights(folder: str, kind: str, device: torch.device = CPU) -> None:
+    few = actor(folder, kind, device)
+    layer = few.causal_model.model.layers[0].mlp.up_proj.get_base_layer()
+    x = torch.randn(5, 128).to(device).requires_grad_()
+    times = torch.arange(5.0, device=device)[:, None]
+    weight_OI = layer(torch.eye(128, device=device)).detach().T
+    (layer(x) * times).sum().backward()
+    assert torch.allclose(layer(x), x @ weight_OI.T, atol=1e-5)
+    assert x.grad is not None and torch.allclose(x.grad, times * weight_OI.sum(0), atol=1e-4)
+
+
+@needs
+@pytest.mark.parametrize("kind", ["int8", "nf4"])
+def test_log_probabilities_are_near_and_gradients_flow(folder: str, kind: str) -> None:
+    near_and_gradients_flow(folder, kind)
+
+
 @needs
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
 def test_the_gradient_is_that_of_the_rounded_weights(folder: str, kind: str) -> None:
-    few = actor(folder, kind)
-    layer = few.causal_model.model.layers[0].mlp.up_proj.get_base_layer()
-    x = torch.randn(5, 128, requires_grad=True)
-    weight_OI = layer(torch.eye(128)).detach().T
-    (layer(x) * torch.arange(5.0)[:, None]).sum().backward()
-    expected = torch.arange(5.0)[:, None] * weight_OI.sum(0)
-    assert torch.allclose(layer(x), x @ weight_OI.T, atol=1e-5)
-    assert x.grad is not None and torch.allclose(x.grad, expected, atol=1e-4)
+    gradient_of_the_rounded_weights(folder, kind)
 
 
 def apart(few: ActorCritic) -> float:
