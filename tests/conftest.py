@@ -1,6 +1,7 @@
 """What every test shares."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,3 +47,17 @@ def by_mkl() -> Iterator[None]:
         onednn_linear.usable.cache_clear()
         yield
     onednn_linear.usable.cache_clear()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"mounting a small disk needs root: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)

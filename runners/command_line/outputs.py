@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from runners.command_line.errors import UserError
 
 
@@ -34,8 +36,9 @@ def check_folder(path: Path) -> None:
 
 @contextmanager
 def writing(path: Path, hint: str = "") -> Iterator[None]:
-    """An OSError inside becomes a UserError that says what could not be written, and the ``hint``."""
+    """What cannot be written inside, tensors too, becomes a UserError that says what and why, and the ``hint``."""
     try:
         yield
-    except OSError as error:
-        raise UserError(f"cannot write {error.filename or path}: {error.strerror}{hint}") from None
+    except (OSError, SafetensorError) as error:
+        place, why = getattr(error, "filename", None) or path, getattr(error, "strerror", None) or error
+        raise UserError(f"cannot write {place}: {why}{hint}") from None

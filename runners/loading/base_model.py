@@ -4,7 +4,7 @@ on top of them."""
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from peft import PeftModel
 from rich.console import Console
+from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils import logging as hf_logging
 
@@ -54,15 +55,29 @@ class Base:
     chat: Chat
     source: str
     """Folder or hub name it was loaded from."""
+    origin: str | None = None
+    """Fingerprint of what it was made of, where adapters were merged into it."""
 
     @property
     def fingerprint(self) -> str:
-        """Hash of all weights by name: an adapter and a KL divergence belong to this very model."""
-        result = hashlib.sha256()
-        for name, tensor in sorted(self.model.state_dict().items()):
-            result.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-            result.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-        return result.hexdigest()
+        """Hash of all weights by name: an adapter and a KL divergence belong to this very model.
+
+        Merged weights are known by what was merged, for processors round a merge differently.
+        """
+        return self.origin or fingerprint(self.model.state_dict())
+
+    def is_known_as(self, known: str) -> bool:
+        """Whether ``known`` is its fingerprint, or the hash of its merged weights, which earlier versions recorded."""
+        return known == self.fingerprint or (self.origin is not None and known == fingerprint(self.model.state_dict()))
+
+
+def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """Hash of tensors by name."""
+    result = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        result.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        result.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return result.hexdigest()
 
 
 def source_of(
@@ -121,15 +136,18 @@ def load_base(spec: BaseSpec, console: Console | None = None) -> Base:
     widen(model)
     if device.type == "cpu" and sum(p.numel() for p in model.parameters()) >= LARGE:
         give_back()
+    origin = fingerprint(model.state_dict()) if spec.merged else None
     for lora, checkpoint in spec.merged:
         actor = ActorCritic(model, lora, critic=None)
         actor.load(checkpoint)
+        adapter = f"{fingerprint(actor.policy_state())} {lora.alpha:g}"
+        origin = hashlib.sha256(f"{origin} {adapter}".encode()).hexdigest()
         assert isinstance(actor.model, PeftModel)
         model = actor.model.merge_and_unload().eval()
     if console is not None:
         for note in chat.layout.notes:
             console.print(f"chat: {note}", highlight=False, markup=False, soft_wrap=True)
-    return Base(model, chat, source)
+    return Base(model, chat, source, origin)
 
 
 def _model(source: str, dtype: str, **how: Any) -> PreTrainedModel:

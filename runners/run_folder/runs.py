@@ -53,16 +53,17 @@ class SavedRun:
         self.check(base)
         return base
 
-    def check(self, base: Base) -> None:
-        """Raises UserError when ``base`` is not the model that the run was trained on."""
+    def check(self, base: Base) -> str:
+        """The fingerprint by which the run knows ``base``. Raises UserError when it was trained on another model."""
         try:
-            known = json.loads((self.folder / BASE).read_text("utf-8"))["fingerprint"]
+            known: str = json.loads((self.folder / BASE).read_text("utf-8"))["fingerprint"]
         except (OSError, ValueError, KeyError, TypeError):
             raise UserError(f"{self.folder / BASE} is missing or damaged: it says which model was trained") from None
-        if known != base.fingerprint:
+        if not base.is_known_as(known):
             raise UserError(
                 f"the base model {base.source} is not the one that {self.folder} was trained on: its weights differ"
             )
+        return known
 
 
 def is_run(path: str | Path) -> bool:

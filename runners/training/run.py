@@ -129,7 +129,7 @@ class Training:
         base = load_base(spec, console)
         self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
         if resume is not None:
-            read_run(folder).check(base)
+            self.reference = read_run(folder).check(base)
         self.model, prompt = actor_of(base, settings)
         if train.ranks.size == 1:
             self.learner = Learner(self.model, self.algorithm, prompt, train)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -126,20 +126,6 @@ def test_a_killed_writer_leaves_whole_folders_only(tmp_path: Path) -> None:
         checkpoint.clear_unfinished(parent)
         assert not list(parent.glob(".new-*"))
     assert unfinished, "no kill came while a folder was being filled: the test showed nothing"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of one megabyte."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"mounting a small disk needs root: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_a_full_disk_loses_nothing(small_disk: Path) -> None:

@@ -10,20 +10,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from peft import LoraModel
 from rich.console import Console
 from run_cases import SMALL, fingerprint, rows, training
 from safetensors.torch import load_file
 
 from agents.rollout.play import Played
 from runners.command_line.errors import UserError
+from runners.loading import base_model
 from runners.run_folder import checkpoint
-from runners.run_folder.runs import locate
+from runners.run_folder.runs import base_of, locate, read_run
 from runners.train import begin
+from runners.training import start
 from runners.training.generators import rng_state
 from runners.training.interrupts import Stopped
 from runners.training.learner import Learner
@@ -313,6 +317,45 @@ def test_a_run_can_begin_from_what_another_learned(tmp_path: Path, whole: Path) 
         second.run()
     with pytest.raises(ValueError, match="leave model out"):
         type(run.train)(init_from=whole, model="other/model")
+
+
+def test_a_merge_that_rounds_otherwise_is_the_same_base_model(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that began from another goes on, and is exported, on another kind of processor."""
+    second, console = tmp_path / "second", Console(file=io.StringIO())
+    text = LONGER[: LONGER.index("pretrain")]
+    flags = ("--updates", "2", "--eval-every", "0", "--test-tasks", "0")
+    with training(second, "--init-from", str(whole), *flags, text=text) as run:
+        run.next_update()
+        run.save()
+    saved = read_run(second)
+    merged = LoraModel.merge_and_unload
+
+    def otherwise(self: LoraModel, *args: Any, **kwargs: Any) -> Any:
+        model = merged(self, *args, **kwargs)
+        for weight in model.parameters():
+            weight.data.nextafter_(torch.tensor(torch.inf))
+        return model
+
+    here = saved.base(console, "cpu")
+    monkeypatch.setattr(LoraModel, "merge_and_unload", otherwise)
+    there = saved.base(console, "cpu")
+    assert there.fingerprint == here.fingerprint
+    assert not torch.equal(here.model.lm_head.weight, there.model.lm_head.weight)
+    with start.resume(second, console) as run:
+        run.run()
+    # What earlier versions recorded was the hash of the merged weights.
+    old = base_model.fingerprint(here.model.state_dict())
+    (second / "base.json").write_text(json.dumps({"source": here.source, "fingerprint": old}))
+    saved.check(here)
+    with pytest.raises(UserError, match="its weights differ"):
+        saved.check(there)
+    # Another adapter is another model.
+    before, after = (whole / "checkpoints" / f"update-{update}" for update in (5, 6))
+    spec = base_of(saved.settings, console, "cpu")
+    first, last = (replace(spec, merged=((spec.merged[0][0], str(of)),)) for of in (before, after))
+    assert base_model.load_base(first).fingerprint != base_model.load_base(last).fingerprint == here.fingerprint
 
 
 @pytest.mark.parametrize(
