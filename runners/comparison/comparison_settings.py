@@ -32,6 +32,8 @@ from runners.evaluation.tasks import has_oracle, pick_tasks
 
 SECTIONS = ("entrants", "tune", "claims")
 """What only a settings file can tell."""
+CONTINUED = 96
+"""Episodes that are played on from every state, where that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ class Compare:
     """Episodes on which the credit of each seed's entrants is measured (turnwise credit); 0 for none."""
     credit_group: int = 8
     """Episodes per task among them."""
+    credit_continuations: int = 0
+    """Also measure it against the policy's own values, by this many continuations of every state; 0: do not."""
+    continued_episodes: int = CONTINUED
+    """Episodes on which that is measured; every state of them is played on from."""
     tune_env_steps: int = 0
     """Environment steps of each tuning run; 0: as many as the other runs."""
     tune_seeds: int = 1
@@ -75,9 +81,14 @@ class Compare:
     def __post_init__(self) -> None:
         if self.seeds < 2:
             raise ValueError(f"seeds must be at least 2, not {self.seeds}: a single run shows no spread")
+        if self.credit_continuations == 1:
+            raise ValueError("credit_continuations must be 2 or more, which have a standard error, or 0")
+        if self.continued_episodes != CONTINUED and not self.credit_continuations:
+            raise ValueError("continued_episodes only works with credit_continuations")
         check_ranges(self, env_steps=1, jobs=(1, 1024), test_tasks=1, pass_tasks=1, credit_group=1, seeds=(2, 10_000))
         check_ranges(self, first_seed=(0, 2**63 - 1 - 10_000))
-        check_ranges(self, pass_samples=0, credit_episodes=0, tune_env_steps=0, tune_seeds=(1, 10_000))
+        check_ranges(self, pass_samples=0, tune_env_steps=0, tune_seeds=(1, 10_000))
+        check_ranges(self, credit_episodes=0, credit_continuations=0, continued_episodes=1)
 
     @property
     def folder(self) -> Path:
@@ -96,6 +107,16 @@ class Compare:
     @property
     def measured(self) -> Measured:
         return Measured(self.test_tasks, self.pass_samples, self.pass_tasks)
+
+    @property
+    def truths(self) -> list[dict[str, int]]:
+        """What credit is compared with, as flags of ``turnwise credit``: the oracle, the policy's own values."""
+        asked = ((self.credit_episodes, 0), (self.continued_episodes, self.credit_continuations))
+        return [
+            {"episodes": episodes, "group": self.credit_group, "continuations": continuations}
+            for episodes, continuations in (asked if self.credit_continuations else asked[:1])
+            if episodes
+        ]
 
     @property
     def tuning_steps(self) -> int:
@@ -147,8 +168,12 @@ class ComparisonPlan:
         if (compare.credit_episodes or needs) and not has_oracle(env, "test"):
             who = f"entrant {needs[0]}" if needs else "--credit-episodes"
             raise UserError(f"{who} needs an environment with an oracle, and {compare.env} has none")
-        if 0 < compare.credit_episodes < compare.credit_group:
-            raise UserError("--credit-episodes must be at least one group (--credit-group)")
+        for flag, episodes in (
+            ("--credit-episodes", compare.credit_episodes),
+            ("--continued-episodes", compare.continued_episodes if compare.credit_continuations else 0),
+        ):
+            if 0 < episodes < compare.credit_group:
+                raise UserError(f"{flag} must be at least one group (--credit-group)")
 
     def tried(self, console: Console) -> dict[str, list[list[PlannedRun]]]:
         """The runs of the tuning, by entrant, try and seed. Raises UserError."""

@@ -58,6 +58,8 @@ class Findings:
     histories: Mapping[str, Mapping[int, History]]
     credit: Mapping[str, Mapping[str, Mapping[str, Interval | None]]]
     """By policy (base, trained), figure and entrant; empty where it was not asked for."""
+    credit_played: Mapping[str, Mapping[str, Mapping[str, Interval | None]]]
+    """The same against the policy's own values."""
     credit_by_turn: Mapping[str, Mapping[str, Mapping[str, tuple[list[float], list[float]]]]]
     """The same turn by turn: (turns, means over seeds), up to the first turn that some seed cannot tell."""
     settings: Mapping[str, Any]
@@ -79,6 +81,7 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
     keys = [key for key in measured(1 << 19) if key in known]
     grids = {key: {name: grid(figures[name], key, seeds) for name in names} for key in keys}
     credit = read_credit(folder / "credit", seeds) if compare.credit_episodes else {}
+    played = read_credit(folder / "credit-played", seeds) if compare.credit_continuations else {}
     start = {
         key: bootstrap(values) for key, values in task_figures(read_result(folder / "runs" / "start.test.json")).items()
     }
@@ -102,6 +105,7 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
         tried,
         histories,
         over_all_turns(credit),
+        over_all_turns(played),
         turn_by_turn(credit),
         {
             "compare": asdict(compare),

@@ -8,7 +8,7 @@ from runners.command_line.plain import plain
 from runners.comparison.curves import Clock
 from runners.comparison.findings import Findings
 from runners.comparison.measures import MEASURES, Measure, measure_of
-from runners.crediting.quality import ABOUT, TITLES
+from runners.crediting.quality import ABOUT, ABOUT_PLAYED, TITLES
 from runners.reporting.tables import NONE, cell, literal, markdown_table
 from runners.statistics.intervals import Interval
 
@@ -71,12 +71,10 @@ def markdown(result: Findings, pictures: Mapping[str, Sequence[tuple[str, str]]]
     if drawn["pass"]:
         parts += ["## pass@k", drawn["pass"]]
     if result.credit:
-        parts += ["## Credit accuracy", CREDIT_NOTE.format(baseline=literal(result.baseline))]
-        for when, figures in result.credit.items():
-            rows = [[TITLES[key], *map(cell, figures[key].values())] for key in figures]
-            who = map(literal, next(iter(figures.values())))
-            parts += [f"### {when} policy", markdown_table(["", *who], rows)]
-        parts += [drawn["credit"], *(f"- **{TITLES[key]}**: {about}." for key, about in ABOUT.items())]
+        parts += _credit("Credit accuracy", result.credit, ABOUT, result.baseline, drawn["credit"])
+    if result.credit_played:
+        title = "Credit accuracy by the policy's own values"
+        parts += _credit(title, result.credit_played, ABOUT_PLAYED, result.baseline)
     if result.tried:
         rows = [
             [literal(one.entrant), literal(flow(one.settings)), f"{one.area:.3f}", "chosen" if one.chosen else ""]
@@ -89,6 +87,25 @@ def markdown(result: Findings, pictures: Mapping[str, Sequence[tuple[str, str]]]
     settings = yaml.safe_dump(plain(result.settings), sort_keys=False, allow_unicode=True)
     about = f"{INTERVALS} {SECONDS[Clock(result.settings['compare']['clock'])]}"
     return "\n\n".join([*parts, about, "## Settings", f"```yaml\n{settings}```"]) + "\n"
+
+
+def _credit(
+    title: str,
+    credit: Mapping[str, Mapping[str, Mapping[str, Interval | None]]],
+    about: Mapping[str, str],
+    baseline: str,
+    pictures: str = "",
+) -> list[str]:
+    parts = [f"## {title}", CREDIT_NOTE.format(baseline=literal(baseline))]
+    for when, figures in credit.items():
+        rows = [[TITLES[key], *map(cell, figures[key].values())] for key in figures]
+        who = map(literal, next(iter(figures.values())))
+        parts += [f"### {when} policy", markdown_table(["", *who], rows)]
+    return [
+        *parts,
+        *([pictures] if pictures else []),
+        *(f"- **{TITLES[key]}**: {what}." for key, what in about.items()),
+    ]
 
 
 def _claims(result: Findings) -> list[str]:

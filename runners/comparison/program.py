@@ -66,13 +66,15 @@ def tune(plan: ComparisonPlan, console: Console) -> list[Tried]:
 
 def credit(plan: ComparisonPlan, runs: Sequence[PlannedRun], console: Console) -> None:
     """Measures the credit of each seed's entrants. Raises UserError."""
-    folder, size = plan.compare.folder, (plan.compare.credit_episodes, plan.compare.credit_group)
-    jobs = []
-    for seed in sorted({run.seed for run in runs}):
-        mine = [run for run in runs if run.seed == seed]
-        player = next(run for run in mine if run.entrant == plan.baseline)
-        steps = partial(credit_steps, mine, player, credit_folder(folder, seed), *size)
-        jobs.append(ProcessJob(f"credit, seed {seed}", folder / "logs" / f"credit-{seed}.log", steps))
+    folder, jobs = plan.compare.folder, []
+    for truth in plan.compare.truths:
+        for seed in sorted({run.seed for run in runs}):
+            mine = [run for run in runs if run.seed == seed]
+            player = next(run for run in mine if run.entrant == plan.baseline)
+            place = credit_folder(folder, seed, truth["continuations"])
+            name = f"{place.parent.name}, seed {seed}"
+            log = folder / "logs" / f"{place.parent.name}-{seed}.log"
+            jobs.append(ProcessJob(name, log, partial(credit_steps, mine, player, place, truth)))
     do(jobs, plan, "crediting", console)
 
 
@@ -96,7 +98,7 @@ def compare(plan: ComparisonPlan, console: Console) -> None:
     if not is_measured(start, plan.compare.measured):
         command = plan.compare.measured.command(runs[0].folder, start, "base")
         do([ProcessJob("the start", logs / "start.log", lambda: iter([command]))], plan, "measuring", console)
-    if plan.compare.credit_episodes:
+    if plan.compare.truths:
         credit(plan, runs, console)
     page = write_report(folder, gather(plan, runs, tried), runs)
     console.print(f"report: {page}", soft_wrap=True, highlight=False)

@@ -80,6 +80,7 @@ def plain_result(result: Findings) -> dict[str, Any]:
         "claims": [asdict(one.claim) | one.plain() for one in result.judged],
         "tuning": [asdict(one) for one in result.tried],
         "credit": result.credit,
+        "credit_played": result.credit_played,
         "settings": result.settings,
         "versions": versions(),
     }

@@ -7,7 +7,7 @@ never touched.
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,8 @@ def train_command(run: PlannedRun) -> list[str] | None:
     shutil.rmtree(run.folder, ignore_errors=True)  # nothing was learned in it yet
     # What was measured of an earlier run in this place is not of this one.
     runs = run.folder.parent
-    for file in (result_file(run), start_file(runs), credit_folder(runs.parent, run.seed) / CREDIT):
+    credits = [credit_folder(runs.parent, run.seed, continuations) / CREDIT for continuations in (0, 1)]
+    for file in (result_file(run), start_file(runs), *credits):
         file.unlink(missing_ok=True)
     run.folder.mkdir(parents=True)
     settings = run.folder.with_name(f"{run.name}.yaml")
@@ -99,9 +100,9 @@ def start_file(runs: Path) -> Path:
     return runs / "start.test.json"
 
 
-def credit_folder(comparison: Path, seed: int) -> Path:
-    """Where the credit of a seed's runs is measured."""
-    return comparison / "credit" / str(seed)
+def credit_folder(comparison: Path, seed: int, continuations: int = 0) -> Path:
+    """Where the credit of a seed's runs is measured, against the oracle or the policy's own values."""
+    return comparison / ("credit-played" if continuations else "credit") / str(seed)
 
 
 def job_of(run: PlannedRun, logs: Path, measured: Measured | None) -> ProcessJob:
@@ -119,10 +120,10 @@ def job_of(run: PlannedRun, logs: Path, measured: Measured | None) -> ProcessJob
 
 
 def credit_steps(
-    runs: Sequence[PlannedRun], player: PlannedRun, out: Path, episodes: int, group: int
+    runs: Sequence[PlannedRun], player: PlannedRun, out: Path, flags: Mapping[str, int]
 ) -> Iterator[Sequence[str]]:
     """The command that measures the runs' credit on episodes of ``player``, unless that is done."""
-    flags = {"episodes": episodes, "group": group, "seed": player.seed}
+    flags = {**flags, "seed": player.seed}
     folders = [str(run.folder) for run in runs]
     settings = _entry(out / CREDIT, "settings") or {}
     if {**settings, **flags, "runs": folders} != settings:

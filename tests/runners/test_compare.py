@@ -30,6 +30,8 @@ pass_samples: 4
 pass_tasks: 3
 credit_episodes: 16
 credit_group: 4
+credit_continuations: 2
+continued_episodes: 8
 jobs: 2
 episodes: 16
 minibatches: 2
@@ -78,7 +80,14 @@ def test_everyone_played_the_same_and_all_of_it_is_written(done: Path) -> None:
         assert result["means"][key]["grpo"]["mean"] == pytest.approx(mean)
         other = sum(float(row[key]) for row in runs if row["entrant"] == "自评") / 2
         assert result["differences"][key]["自评"]["mean"] == pytest.approx(other - mean)
-    assert set(result["credit"]) == {"base", "trained"} and set(result["credit"]["base"]["auc"]) == {"grpo", "自评"}
+    for credit in (result["credit"], result["credit_played"]):
+        assert set(credit) == {"base", "trained"} and set(credit["base"]["auc"]) == {"grpo", "自评"}
+    truths = [json.loads((done / place / "0" / "credit.json").read_text()) for place in ("credit", "credit-played")]
+    assert [(one["settings"]["continuations"], one["base"]["counts"]["episodes"]) for one in truths] == [
+        (0, 16),
+        (2, 8),
+    ]
+    assert truths[0]["base"]["error"] is None and truths[1]["base"]["error"] >= 0
     assert result["claims"][0]["verdict"] == "undecided", "two seeds decide nothing"
     curves = table(done / "curves.csv")
     last = {}
@@ -89,7 +98,8 @@ def test_everyone_played_the_same_and_all_of_it_is_written(done: Path) -> None:
     tasks = {json.loads(file.read_text())["tasks"][-1] for file in (done / "runs").glob("*.test.json")}
     assert len(tasks) == 1
     text = (done / "report.md").read_text("utf-8")
-    assert "| area under the curve |" in text and r"\<b\>更好\</b\>" in text and "## Credit accuracy" in text
+    assert "| area under the curve |" in text and r"\<b\>更好\</b\>" in text and "## Credit accuracy\n" in text
+    assert "## Credit accuracy by the policy's own values\n" in text
 
 
 def test_what_is_finished_is_not_done_again(done: Path) -> None:
