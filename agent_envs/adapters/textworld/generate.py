@@ -18,8 +18,9 @@ from agent_envs.core import SettingsError
 
 _LOCK = threading.RLock()
 """TextWorld's generator of last resort is global: one game is made at a time."""
-_KEPT = 256
-"""Games that are kept: episodes of one task, forks and replays share theirs. Playing does not change a game."""
+_KEPT = 512
+"""Games that are kept: episodes of one task, forks and replays share theirs, as do a sampled and a greedy test of 500
+tasks. Playing does not change a game."""
 _ATTEMPTS = 20
 """Worlds that are tried for a seed: in some no quest of the wanted length is found."""
 
