@@ -147,11 +147,13 @@ def test_what_is_there_is_never_overwritten(runs: Path, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(runs: Path, small_disk: Path) -> None:
+@pytest.mark.parametrize("taken", [600_000, 800_000, 1_000_000])
+def test_a_full_disk_is_one_line_and_leaves_nothing(runs: Path, small_disk: Path, taken: int) -> None:
+    (small_disk / "mine").write_bytes(bytes(taken))
     with pytest.raises(UserError, match=r"cannot write .*No space left on device.*; make room") as caught:
         exported(runs / "selfac", small_disk / "export")
     assert "\n" not in str(caught.value)
-    assert not list(small_disk.iterdir())
+    assert [path.name for path in small_disk.iterdir()] == ["mine"]
 
 
 @pytest.fixture
