@@ -111,10 +111,10 @@ class Compare:
     @property
     def truths(self) -> list[dict[str, int]]:
         """What credit is compared with, as flags of ``turnwise credit``: the oracle, the policy's own values."""
-        asked = ((self.credit_episodes, 0), (self.continued_episodes, self.credit_continuations))
+        continued = self.continued_episodes if self.credit_continuations else 0
         return [
             {"episodes": episodes, "group": self.credit_group, "continuations": continuations}
-            for episodes, continuations in (asked if self.credit_continuations else asked[:1])
+            for episodes, continuations in ((self.credit_episodes, 0), (continued, self.credit_continuations))
             if episodes
         ]
 
@@ -168,11 +168,9 @@ class ComparisonPlan:
         if (compare.credit_episodes or needs) and not has_oracle(env, "test"):
             who = f"entrant {needs[0]}" if needs else "--credit-episodes"
             raise UserError(f"{who} needs an environment with an oracle, and {compare.env} has none")
-        for flag, episodes in (
-            ("--credit-episodes", compare.credit_episodes),
-            ("--continued-episodes", compare.continued_episodes if compare.credit_continuations else 0),
-        ):
-            if 0 < episodes < compare.credit_group:
+        for truth in compare.truths:
+            if truth["episodes"] < compare.credit_group:
+                flag = "--continued-episodes" if truth["continuations"] else "--credit-episodes"
                 raise UserError(f"{flag} must be at least one group (--credit-group)")
 
     def tried(self, console: Console) -> dict[str, list[list[PlannedRun]]]:

@@ -28,7 +28,7 @@ from runners.comparison.measures import (
     read_result,
     task_figures,
 )
-from runners.comparison.runs import result_file
+from runners.comparison.runs import CREDIT, credit_folder, result_file
 from runners.comparison.tuning import Tried
 from runners.crediting.quality import FIGURES, WHEN
 from runners.statistics.intervals import Interval, bootstrap
@@ -80,8 +80,8 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
     known = set(figures[baseline][seeds[0]])
     keys = [key for key in measured(1 << 19) if key in known]
     grids = {key: {name: grid(figures[name], key, seeds) for name in names} for key in keys}
-    credit = read_credit(folder / "credit", seeds) if compare.credit_episodes else {}
-    played = read_credit(folder / "credit-played", seeds) if compare.credit_continuations else {}
+    credit = read_credit(folder, seeds) if compare.credit_episodes else {}
+    played = read_credit(folder, seeds, compare.credit_continuations) if compare.credit_continuations else {}
     start = {
         key: bootstrap(values) for key, values in task_figures(read_result(folder / "runs" / "start.test.json")).items()
     }
@@ -120,8 +120,9 @@ Scored = Mapping[str, Sequence[Mapping[str, Any]]]
 """By policy one entry a seed: what ``credit.json`` says of each entrant."""
 
 
-def read_credit(folder: Path, seeds: Sequence[int]) -> Scored:
-    read = {seed: json.loads((folder / str(seed) / "credit.json").read_text("utf-8")) for seed in seeds}
+def read_credit(comparison: Path, seeds: Sequence[int], continuations: int = 0) -> Scored:
+    places = {seed: credit_folder(comparison, seed, continuations) / CREDIT for seed in seeds}
+    read = {seed: json.loads(place.read_text("utf-8")) for seed, place in places.items()}
     return {
         when: [{n.removesuffix(f"-{s}"): x for n, x in one[when]["scorers"].items()} for s, one in read.items()]
         for when in WHEN

@@ -127,9 +127,8 @@ class Training:
         # What can be refused was refused above: the tiny model may take minutes to make.
         spec = base_of(settings, console, train.device)
         base = load_base(spec, console)
-        self.source, self.reference, self.chat = base.source, base.fingerprint, base.chat
-        if resume is not None:
-            self.reference = read_run(folder).check(base)
+        self.source, self.chat = base.source, base.chat
+        self.reference = base.fingerprint if resume is None else read_run(folder).check(base)
         self.model, prompt = actor_of(base, settings)
         if train.ranks.size == 1:
             self.learner = Learner(self.model, self.algorithm, prompt, train)

@@ -292,21 +292,7 @@ def test_a_picture_is_part_of_the_page_and_keeps_names_as_text(tmp_path: Path) -
     means = {"auc": dict.fromkeys(names, Interval(0.5, 0.4, 0.6))}
     nothing: Any = {}
     result = Findings(
-        names[0],
-        (0, 1),
-        20,
-        figures,
-        ["auc"],
-        means,
-        nothing,
-        nothing,
-        (),
-        (),
-        histories,
-        nothing,
-        nothing,
-        nothing,
-        nothing,
+        names[0], (0, 1), 20, figures, ["auc"], means, nothing, nothing, (), (), histories, *[nothing] * 4
     )
     files = pictures.draw(result, tmp_path)
     assert [name for _, name in files["measures"]] == ["pictures/auc.svg"] and not files["pass"] and not files["credit"]
