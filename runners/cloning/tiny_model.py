@@ -37,6 +37,7 @@ from runners.cloning.maximum_likelihood import fit
 from runners.cloning.packaged import MADE_FROM, packaged
 from runners.cloning.settings import PretrainSettings
 from runners.command_line.blame import blamed
+from runners.command_line.outputs import save
 from runners.command_line.plain import dump_json, plain
 
 SAMPLE = 1500
@@ -148,8 +149,8 @@ def _make(
         whole = replace(settings, steps=settings.steps * len(envs))
         fit(model, chains, drills, chat.critic_prompt(settings.recall_prompt), whole, bar, console)
     hf_logging.disable_progress_bar()
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    save(model, folder)
+    save(tokenizer, folder)
 
 
 def _demonstrations(env: TextEnv, settings: PretrainSettings, bar: Progress, *, tools: bool) -> Iterator[Demonstration]:

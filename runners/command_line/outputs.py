@@ -1,9 +1,12 @@
 """Places for results, checked before hours are spent on them, and named where they cannot be written."""
 
+import errno
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
 from safetensors import SafetensorError
 
@@ -42,3 +45,19 @@ def writing(path: Path, hint: str = "") -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         place, why = getattr(error, "filename", None) or path, getattr(error, "strerror", None) or error
         raise UserError(f"cannot write {place}: {why}{hint}") from None
+
+
+class Saved(Protocol):
+    """A model or a tokenizer of transformers."""
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str]) -> Any: ...
+
+
+def save(one: Saved, folder: Path) -> None:
+    """Writes a model or a tokenizer into ``folder``. Raises OSError, also for what its Rust part reports."""
+    try:
+        one.save_pretrained(folder)
+    except Exception as error:
+        if type(error) is not Exception and not isinstance(error, SafetensorError):
+            raise
+        raise OSError(errno.EIO, str(error), str(folder)) from None

@@ -6,7 +6,6 @@ of the model that was trained.
 Legend: N tokens of an answer, T tokens of a path, D width, V vocabulary.
 """
 
-import errno
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from agents.text.chat import Chat
 from agents.tree import Kind, Node
 from agents.tree.packing import pack
 from runners.command_line.errors import UserError
+from runners.command_line.outputs import save
 from runners.command_line.plain import dump_json
 from runners.loading.base_model import Base
 
@@ -68,7 +68,7 @@ def write_adapter(actor: ActorCritic, base: Base, name: str, folder: Path) -> No
     assert isinstance(actor.model, PeftModel)
     actor.model.peft_config["default"].base_model_name_or_path = name
     actor.save(folder)
-    _write_tokenizer(base, folder)
+    save(base.chat.tokenizer, folder)
     for file in (adapter_io.HEAD_FILE, CRITIC_FILE):
         if (folder / file).exists():
             (folder / CRITIC).mkdir()
@@ -77,31 +77,21 @@ def write_adapter(actor: ActorCritic, base: Base, name: str, folder: Path) -> No
 
 def write_base(base: Base, folder: Path) -> None:
     """The base model as the run used it; it must be called before the adapter is put into it."""
-    base.model.save_pretrained(folder)
-    _write_tokenizer(base, folder)
+    save(base.model, folder)
+    save(base.chat.tokenizer, folder)
 
 
 def write_merged(actor: ActorCritic, base: Base, folder: Path) -> None:
     """One whole model, with its tokenizer, and the critic. The actor is used up."""
     assert isinstance(actor.model, PeftModel)
-    actor.model.merge_and_unload().save_pretrained(folder)
-    _write_tokenizer(base, folder)
+    save(actor.model.merge_and_unload(), folder)
+    save(base.chat.tokenizer, folder)
     if actor.value_head is not None:
         (folder / CRITIC).mkdir()
         adapter_io.write(actor.value_head.state_dict(), folder / CRITIC / adapter_io.HEAD_FILE)
     if isinstance(actor, SeparateActorCritic):
         (folder / CRITIC).mkdir()
         adapter_io.write(actor.critic_state(), folder / CRITIC / CRITIC_FILE)
-
-
-def _write_tokenizer(base: Base, folder: Path) -> None:
-    """Raises OSError where it cannot be written."""
-    try:
-        base.chat.tokenizer.save_pretrained(folder)
-    except Exception as error:
-        if type(error) is not Exception:
-            raise
-        raise OSError(errno.EIO, str(error), str(folder)) from None  # its Rust part knows no other class
 
 
 def write_details(folder: Path, details: dict[str, Any]) -> None:

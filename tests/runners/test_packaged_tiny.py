@@ -11,11 +11,14 @@ from rich.console import Console
 from agent_envs import registry
 from agent_envs.corridor.config import CorridorConfig
 from agent_envs.identity.env import IdentityEnv
+from agent_envs.core import SettingsError
 from agents.text.settings import ChatSettings, Tools
+from agents.tiny.settings import TinySettings
 from runners.cloning import tiny_model
 from runners.cloning.packaged import PLACE, packaged
 from runners.cloning.settings import PretrainSettings
 from runners.cloning.tiny_model import _made_from, ensure_tiny
+from runners.command_line.outputs import Saved, save
 from runners.loading.base_model import BaseSpec, load_base
 
 NAMES = ("corridor", "math", "puzzle", "wiki")
@@ -62,3 +65,23 @@ def test_when_one_is_used(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> N
     assert say("corridor", steps=10)[0] != fresh and len(made) == 3
     assert PLACE not in say("identity")[0].parents and len(made) == 4
     assert IdentityEnv.name not in NAMES
+
+
+@pytest.mark.parametrize(("taken", "fits"), [(1_000_000, []), (600_000, ["Qwen3ForCausalLM"])])
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch, taken: int, fits: list[str]
+) -> None:
+    saved: list[str] = []
+
+    def told(one: Saved, folder: Path) -> None:
+        save(one, folder)
+        saved.append(type(one).__name__)
+
+    monkeypatch.setenv("TURNWISE_CACHE", str(small_disk))
+    monkeypatch.setattr(tiny_model, "save", told)
+    (small_disk / "mine").write_bytes(bytes(taken))
+    small = replace(PretrainSettings(), demonstrations=50, steps=2, shape=TinySettings(width=64, mlp=128))
+    with pytest.raises(SettingsError, match=r"cannot write the cache .*No space left on device") as caught:
+        ensure_tiny([IdentityEnv()], small, Console(file=io.StringIO()))
+    assert "\n" not in str(caught.value) and saved == fits
+    assert [path.name for path in small_disk.rglob("*") if path.is_file() and path.suffix != ".lock"] == ["mine"]
