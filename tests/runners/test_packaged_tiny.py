@@ -9,9 +9,9 @@ import torch
 from rich.console import Console
 
 from agent_envs import registry
+from agent_envs.core import SettingsError
 from agent_envs.corridor.config import CorridorConfig
 from agent_envs.identity.env import IdentityEnv
-from agent_envs.core import SettingsError
 from agents.text.settings import ChatSettings, Tools
 from agents.tiny.settings import TinySettings
 from runners.cloning import tiny_model
