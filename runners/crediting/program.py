@@ -30,6 +30,7 @@ from runners.crediting.settings import Credit
 from runners.evaluation.policies import load_policies
 from runners.evaluation.tasks import has_oracle, pick_tasks
 from runners.loading.base_model import actor_of
+from runners.reporting.progress import evaluating
 from runners.reporting.tables import cell, show_table, write_csv
 from runners.run_folder.checkpoint import update_of
 from runners.run_folder.folder import write_whole
@@ -116,16 +117,18 @@ def play(credit: Credit, run: SavedRun, who: Sequence[Scorer], console: Console)
     with policies.playing() as controller:
         for version, name in enumerate(WHEN):
             controller.load(version, policies.adapters[name])
-            episodes = controller.play(jobs, sampling).episodes
+            with evaluating(console, len(jobs), doing=f"playing, {name} policy") as advance:
+                episodes = controller.play(jobs, sampling, on_end=advance).episodes
             trees = grow(episodes)
             if needs is not None:
-                Continuations(controller, sampling, needs, retries).play(trees)
+                Continuations(controller, sampling, needs, retries, console).play(trees)
             if not credit.continuations:
                 result[name] = Played(episodes, None, None)
                 continue
             console.print(f"playing on from every state: {name} policy", highlight=False)
             # Other seeds than those of an algorithm that credits by continuations: it must not know the truth.
-            truth = Continuations(controller, sampling, Needs(continuations=credit.continuations), retries + 1)
+            played_on = Needs(continuations=credit.continuations)
+            truth = Continuations(controller, sampling, played_on, retries + 1, console)
             continued = truth.estimate(trees)
             result[name] = Played(episodes, played_values(trees, continued.estimates), continued.error)
     return result

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from statistics import stdev
+
+from rich.console import Console
 
 from agents.engine import SamplingSettings
 from agents.rollout.play import Played
@@ -20,6 +23,7 @@ from agents.tree import Node
 from agents.tree.episode import Episode
 from agents.tree.merge import Tree
 from algorithms.base import Needs
+from runners.reporting.progress import evaluating
 from runners.statistics.intervals import mean
 from runners.training.budget import Budget
 from runners.workers.controller import Controller
@@ -77,6 +81,8 @@ class Continuations:
     attempt: int
     """Attempt of their jobs, from the times on that an environment that broke is tried again: these never are. Other
     attempts have other seeds."""
+    console: Console | None = None
+    """Where a bar is shown; None: nowhere."""
 
     def play(self, trees: Sequence[Tree]) -> Continued:
         """Notes the values in the states of ``trees`` and of their episodes (`Node.continued`)."""
@@ -97,7 +103,8 @@ class Continuations:
             states.append(node)
             begun += [self.prefix(episode, turns, i) for i in range(count)]
         quota = Quota(1, len(begun), begun=tuple(begun))
-        played = self.controller.play([one.job for one in begun], self.sampling, quota=quota)
+        with evaluating(self.console, len(begun), doing="playing on") if self.console else nullcontext() as advance:
+            played = self.controller.play([one.job for one in begun], self.sampling, on_end=advance, quota=quota)
         estimates = []
         for i, node in enumerate(states):
             mine = played.outcomes[i * count : (i + 1) * count]

@@ -1,15 +1,18 @@
 """Values by continuations: the exact ones of an agent whose chances are known, and runs that learn from them."""
 
+import io
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 from run_cases import SMALL, fingerprint, rows, training
 from scripted_engine import FakeEngine
 
@@ -43,10 +46,17 @@ class Player:
         self.make_env = make_env
         self.jobs: list[Job] = []
 
-    def play(self, jobs: Sequence[Job], sampling: SamplingSettings, quota: Quota | None = None) -> Played:
+    def play(
+        self,
+        jobs: Sequence[Job],
+        sampling: SamplingSettings,
+        on_end: Callable[[], None] | None = None,
+        quota: Quota | None = None,
+    ) -> Played:
         self.jobs += jobs
-        engine = FakeEngine(skilled, CHAT.stop_ids, slots=512)
-        return rollout(self.make_env, engine, CHAT, jobs, quota=quota, faults=FaultSettings(retries=1))
+        engine, faults = FakeEngine(skilled, CHAT.stop_ids, slots=512), FaultSettings(retries=1)
+        told = on_end and (lambda _: on_end())
+        return rollout(self.make_env, engine, CHAT, jobs, quota=quota, faults=faults, on_episode=told)
 
 
 def skilled(request: Request, history: tuple[int, ...]) -> Sequence[int]:
@@ -114,6 +124,18 @@ def test_every_state_that_a_turn_was_taken_in_is_played_on_once() -> None:
             assert (node.continued is not None) == (node.kind.value == "state" and bool(node.children))
 
 
+def test_a_bar_counts_them_on_a_terminal() -> None:
+    """And says nothing where its output is no terminal."""
+    for terminal in (True, False):
+        player, out = Player(), io.StringIO()
+        trees = grown(player, 3)
+        console = Console(file=out, force_terminal=terminal, width=80)
+        count = len(replace(valuing(player, 2), console=console).play(trees).played.episodes)
+        said = Text.from_ansi(out.getvalue()).plain
+        assert (f"{count}/{count}" in said) == ("playing on" in said) == terminal
+        assert terminal or not said
+
+
 def test_rewards_that_come_later_are_worth_less() -> None:
     player = Player()
     trees = grown(player, 3)
@@ -131,8 +153,8 @@ class Breaking:
     player: Player
     every: int
 
-    def play(self, jobs: Sequence[Job], sampling: SamplingSettings, quota: Quota | None = None) -> Played:
-        played = self.player.play(jobs, sampling, quota)
+    def play(self, jobs: Sequence[Job], sampling: SamplingSettings, **how: Any) -> Played:
+        played = self.player.play(jobs, sampling, **how)
         broken = Fault(jobs[0], "crash", "step", "broke")  # type: ignore[arg-type]
         outcomes = [broken if i % self.every == 0 else one for i, one in enumerate(played.outcomes)]
         return replace(played, outcomes=outcomes)
