@@ -48,7 +48,13 @@ def test_any_change_of_a_suite_is_noticed(change: dict[str, Any]) -> None:
     assert replace(suite, entries=(replace(entry, **change),)).content != suite.content
 
 
-@pytest.mark.parametrize("name", SUITES)
+SLOW = {"third-party-2"}
+"""Suites whose games take a minute to make."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.runs) if name in SLOW else name for name in SUITES]
+)
 def test_the_tasks_of_this_machine_are_the_suites(name: str) -> None:
     suite = SUITES[name]
     for module in {EXTRAS[entry.env] for entry in suite.entries if entry.env in EXTRAS}:
