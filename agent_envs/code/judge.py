@@ -167,7 +167,8 @@ def _judged(answer: str, case: Case) -> Checked:
             return Checked(False, "a value too large")
         if kind == "=":
             value = decode(text, case.expected)
-            return Checked(same(value, case.expected, case.tolerance), show(value))
+            alike = type(value) is type(case.expected) or not case.identical
+            return Checked(alike and same(value, case.expected, case.tolerance), show(value))
         if kind in ("?", "!"):
             return Checked(False, one_line(bytes.fromhex(text).decode("utf-8", "replace")))
         if kind == ".":
@@ -232,6 +233,8 @@ def in_process(
 def _test(case: Case) -> str:
     value = f"eval({case.expression!r}, vars(module))"
     compare = f"assertEqual({value}, expected)"
+    if case.identical:
+        compare = f"assertIs({value}, expected)"
     if case.tolerance:
         compare = f"assertAlmostEqual({value}, expected, delta={case.tolerance})"
     return _BESIDE.format(module=case.module, expected=case.expected, compare=compare)

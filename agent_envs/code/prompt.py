@@ -28,4 +28,5 @@ def shown(case: Case, task: CodeTask) -> str:
     """A check as an agent reads it; the module is named where there are several."""
     module = f"{case.module}: " if sum(name.endswith(".py") for name in task.files) > 1 else ""
     tolerance = f" ± {case.tolerance}" if case.tolerance else ""
-    return f"{module}{case.expression} == {show(case.expected, _MOST)}{tolerance}"
+    compared = "is" if case.identical else "=="
+    return f"{module}{case.expression} {compared} {show(case.expected, _MOST)}{tolerance}"

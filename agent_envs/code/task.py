@@ -20,6 +20,8 @@ class Case:
     """What it should give. Compared on the host."""
     tolerance: float = 0.0
     """By how much a number may differ from the expected one; 0 asks for the same value."""
+    identical: bool = False
+    """Whether it must be that very object, None, True or False: 1 and 1.0 are equal to True, and are not True."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def listed_checks(texts: list[str], entry: str, known: frozenset[str]) -> Checks
 
 
 def _read(body: list[ast.stmt], candidate: str, entry: str, known: frozenset[str], checks: Checks) -> None:
-    seen = {(case.expression, repr(case.expected)) for case in checks.cases}
+    seen = {_asks(case) for case in checks.cases}
     for node in body:
         if _says_nothing(node):
             continue
@@ -88,8 +88,8 @@ def _read(body: list[ast.stmt], candidate: str, entry: str, known: frozenset[str
             if not isinstance(node, ast.Assert):
                 raise _NoCase(f"{type(node).__name__.lower()} statement")
             for case in _cases(node.test, candidate, entry, known):
-                if (case.expression, repr(case.expected)) not in seen:
-                    seen.add((case.expression, repr(case.expected)))
+                if _asks(case) not in seen:
+                    seen.add(_asks(case))
                     checks.cases.append(case)
             if len(checks.cases) > MOST_CASES:
                 raise _NoCase(f"more than {MOST_CASES} checks")
@@ -97,6 +97,11 @@ def _read(body: list[ast.stmt], candidate: str, entry: str, known: frozenset[str
             checks.unsupported.append(str(reason))
         except _TOO_DEEP:
             checks.unsupported.append("nested too deep")
+
+
+def _asks(case: Case) -> tuple[str, str, bool]:
+    """What two checks have in common that ask the same."""
+    return case.expression, repr(case.expected), case.identical
 
 
 def _says_nothing(node: ast.stmt) -> bool:
@@ -114,7 +119,8 @@ def _cases(test: ast.expr, candidate: str, entry: str, known: frozenset[str]) ->
             yield from _cases(part, candidate, entry, known)
         return
     asked, expected, tolerance = _case(test, candidate)
-    yield Case("main", _expression(asked, candidate, entry, known), expected, tolerance)
+    identical = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
+    yield Case("main", _expression(asked, candidate, entry, known), expected, tolerance, identical)
 
 
 def _case(test: ast.expr, candidate: str) -> tuple[ast.expr, Any, float]:

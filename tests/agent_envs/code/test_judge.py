@@ -103,6 +103,16 @@ def test_numbers_are_compared_as_python_does_or_within_the_tolerance(sandbox: Sa
     ]  # fmt: skip
 
 
+def test_what_must_be_true_itself_is_not_passed_by_one(sandbox: Sandbox) -> None:
+    text = "def f(n):\n    return [1, 1.0, True, 0, False, None, []][n]\n"
+    want = [True, True, True, False, False, None, None]
+    assert [case.passed for case in ask(sandbox, text, *want, identical=True)] == [
+        False, False, True, False, True, True, False,
+    ]  # fmt: skip
+    equal = [case.passed for case in ask(sandbox, text, *want)]
+    assert equal == [True, True, True, True, True, True, False], "the control: they are equal"
+
+
 def test_one_case_that_ends_or_hangs_is_lost_alone(sandbox: Sandbox) -> None:
     text = (
         "import os, time\ndef f(n):\n    if n == 1: os._exit(0)\n    if n == 2:\n        while True: pass\n"

@@ -75,6 +75,20 @@ def test_an_assertion_becomes_a_case(text: str, case: tuple[str, Any, float]) ->
     checks = listed_checks([text], "f", frozenset())
     assert checks.unsupported == []
     assert [(case.expression, case.expected, case.tolerance) for case in checks.cases] == [case]
+    assert [one.identical for one in checks.cases] == [" is " in text]
+
+
+@pytest.mark.parametrize("in_its_process", [False, True])
+def test_is_true_is_not_passed_by_what_is_equal(walls: Sandbox, in_its_process: bool) -> None:
+    checks = listed_checks(["assert f(1) == True", "assert f(1) is True"], "f", frozenset())
+    for value, passed in (("True", [True, True]), ("1", [True, False])):
+        text = {"main.py": f"def f(x):\n    return {value}\n"}
+        told = (
+            in_process(walls, text, checks.cases, limits=Limits())
+            if in_its_process
+            else check(walls, text, checks.cases)
+        )
+        assert [case.passed for case in told] == passed
 
 
 @pytest.mark.parametrize(
