@@ -2,10 +2,11 @@
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
@@ -28,15 +29,42 @@ def cell(value: Interval | None, form: str = ".3f", *, sign: bool = False) -> st
 def show_table(
     title: str, head: Sequence[str], rows: Iterable[Sequence[str]], console: Console, *, text: int = 1
 ) -> None:
-    """Prints a table whose first ``text`` columns are words; an interval stands below its mean."""
+    """Prints a table whose first ``text`` columns are words; an interval stands below its mean.
+
+    One that is too wide is printed in parts, which all have the words.
+    """
     if len(head) > 6 and console.width < LEAST_WIDTH:
         console = Console(file=console.file, width=LEAST_WIDTH)
-    table = Table(title=title, title_justify="left")
-    for i, name in enumerate(head):
-        table.add_column(name, justify="left" if i < text else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(re.sub(r" \[(.*)\]$", r"\n[dim]\\[\1][/]", one) for one in row))
-    console.print(table)
+    columns = list(zip(head, *rows, strict=True))
+    for part in _parts(columns, text, console.width):
+        table = Table(title=title, title_justify="left")
+        for i, (name, *_) in enumerate(part):
+            table.add_column(name, justify="left" if i < text else "right", overflow="fold")
+        for _, *row in zip(*part, strict=True):
+            table.add_row(*(re.sub(r" \[(.*)\]$", r"\n[dim]\\[\1][/]", one) for one in row))
+        console.print(table)
+        title = "… (continued)"
+
+
+def _parts(columns: Sequence[Sequence[str]], text: int, width: int) -> Iterator[Sequence[Sequence[str]]]:
+    """The columns that stand side by side in ``width`` characters without a number being cut, after those of words."""
+    words = columns[:text]
+    parts: list[list[Sequence[str]]] = [[]]
+    used = begun = 1 + sum(_width(one, r"\s") for one in words)
+    for column in columns[text:]:
+        own = _width(column, r" (?=\[.*\]$)")
+        if parts[-1] and used + own > width:
+            parts.append([])
+            used = begun
+        parts[-1].append(column)
+        used += own
+    return ([*words, *part] for part in parts)
+
+
+def _width(column: Sequence[str], breaks: str) -> int:
+    """Characters that a column needs if its cells are broken there, its frame included; its head may be broken
+    anywhere."""
+    return 3 + max((cell_len(part) for one in column[1:] for part in re.split(breaks, one)), default=0)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
