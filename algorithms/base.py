@@ -52,6 +52,8 @@ class Needs:
     """Episodes that the policy plays on from every state: their mean return is `Batch.continued_S`."""
     discount: float = 1.0
     """Worth of a reward one turn later in the returns of continuations."""
+    count_continuations: bool = True
+    """Whether their turns, tokens and seconds count as the run's own. A control has them for nothing."""
     reference: bool = False
     """Log-probabilities of the reference policy, `Batch.ref_logp_T`."""
     search: bool = False

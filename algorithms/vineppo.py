@@ -36,6 +36,9 @@ class VinePPO(FixedAdvantages, TurnClip, KLPenalty, Normalized, Algorithm[FixedC
     """Episodes per task. Their states have values, so that none needs another."""
     continuations: int = 3
     """Episodes played on from every state (K). The source takes 9; each costs as much as an episode's rest."""
+    count_continuations: bool = True
+    """Count what continuations cost as the run's own steps, tokens and seconds. Without, it is a control: an unbiased
+    critic for nothing."""
     discount: float = 1.0
     """Discount per turn (gamma)."""
     ratio: TurnRatio = TurnRatio.TOKEN
@@ -52,6 +55,7 @@ class VinePPO(FixedAdvantages, TurnClip, KLPenalty, Normalized, Algorithm[FixedC
         return Needs(
             continuations=self.continuations,
             discount=self.discount,
+            count_continuations=self.count_continuations,
             reference=self.kl_coef > 0,
             moments=self.over_update(self.normalize != AdvantageScale.NONE),
         )

@@ -23,7 +23,8 @@ AXES = {
     "update": "updates",
     "busy_seconds": "seconds of playing and learning",
 }
-"""What success is drawn against. The seconds are the sum of rollout, old log-probabilities and update."""
+"""What success is drawn against. The seconds are the sum of rollout, old log-probabilities and update, without what a
+control has for nothing."""
 LEARNING = ("seconds_judge", "seconds_continuations", "seconds_forward", "seconds_update")
 
 
@@ -61,15 +62,17 @@ class History:
 
 def read_history(folder: Path, clock: Clock = Clock.WALL) -> History:
     """The history of a run folder, finished or not. Raises UserError for one that has not the seconds of this clock."""
-    parts = ("seconds_processor",) if clock is Clock.PROCESSOR else ("seconds_rollout", *LEARNING)
+    processor = clock is Clock.PROCESSOR
+    parts = ("seconds_processor",) if processor else ("seconds_rollout", *LEARNING)
+    free = "uncounted_processor" if processor else "uncounted_seconds"
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
     rows: list[Mapping[str, float]] = []
     busy, valid = 0.0, dict[int, dict[str, Any]]()
     for entry in entries:
         if entry["kind"] == "update":
-            if clock is Clock.PROCESSOR and parts[0] not in entry:
+            if processor and parts[0] not in entry:
                 raise UserError(f"{folder} is a run of an earlier version, without processor seconds: --clock wall")
-            busy += sum(entry.get(part, 0.0) for part in parts)
+            busy += sum(entry.get(part, 0.0) for part in parts) - entry.get(free, 0.0)
             if entry["success"] is None:  # every episode broke
                 continue
             rows.append({key: value for key, value in entry.items() if key != "kind"} | {"busy_seconds": busy})

@@ -9,6 +9,7 @@ done again. One that breaks is lost: it is not played again, and the mean is tha
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -50,6 +51,10 @@ class Continued:
     played: Played
     estimates: Sequence[Estimate]
     """Of every state in which a turn was taken."""
+    seconds: float
+    """On the wall."""
+    processor: float
+    """Of this process on the processor."""
 
     @property
     def error(self) -> float | None:
@@ -57,17 +62,20 @@ class Continued:
         errors = [one.error for one in self.estimates if one.error is not None]
         return mean(errors) if errors else None
 
-    def costs(self, budget: Budget, seconds: float) -> dict[str, float]:
-        """What they cost, by name; the budget of the run counts their turns and tokens."""
+    def costs(self, budget: Budget, *, counted: bool) -> dict[str, float]:
+        """What they cost, by name; where they are ``counted``, the budget of the run counts their turns and tokens."""
+        budget = budget if counted else Budget(0)
         steps = budget.steps
         tokens = budget.add(self.played.episodes)
+        free = {"uncounted_seconds": self.seconds, "uncounted_processor": self.processor}
         return {
             "continuations": float(len(self.played.outcomes)),
             "continuation_steps": float(budget.steps - steps),
             "continuation_tokens": float(tokens),
             "continuation_faults": float(len(self.played.faults)),
             **({} if self.error is None else {"continuation_error": self.error}),
-            "seconds_continuations": seconds,
+            "seconds_continuations": self.seconds,
+            **({} if counted else free),
         }
 
 
@@ -98,6 +106,7 @@ class Continuations:
 
     def estimate(self, trees: Sequence[Tree]) -> Continued:
         """The values of the states of ``trees``, which stay as they are."""
+        began, processor_began = time.monotonic(), time.process_time()
         begun, states, count = [], [], self.needs.continuations
         for node, episode, turns in open_states(trees):
             states.append(node)
@@ -111,7 +120,8 @@ class Continuations:
             returns = [self.rest(one) for one in mine if isinstance(one, Episode)]
             error = stdev(returns) / math.sqrt(len(returns)) if len(returns) > 1 else None
             estimates.append(Estimate(node, mean(returns) if returns else None, error))
-        return Continued(played, estimates)
+        spent = time.monotonic() - began, time.process_time() - processor_began
+        return Continued(played, estimates, *spent)
 
     def prefix(self, episode: Episode, turns: int, number: int) -> Episode:
         """The first turns of an episode, as the ``number``-th continuation begins."""

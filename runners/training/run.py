@@ -266,7 +266,7 @@ class Training:
             tokens = self.budget.add([*played.episodes, *rollout.cut], rollout.before)
             row["sampled_tokens_per_s"] = tokens / (now - since)
             if continued is not None:
-                row |= continued.costs(self.budget, time.monotonic() - now)
+                row |= continued.costs(self.budget, counted=self.algorithm.needs.count_continuations)
             learned = self.learner.learn(update, trees, used)
             self.advisor.look_at(row | learned.row)
             self.account(update, rollout, trees, learned)

@@ -105,5 +105,7 @@ def test_what_it_asks_for() -> None:
     assert VinePPO(continuations=9, discount=0.9, normalize="none", kl_coef=0.1).needs == Needs(
         continuations=9, discount=0.9, reference=True
     )
+    free = Needs(continuations=3, moments=True, count_continuations=False)
+    assert VinePPO(count_continuations=False).needs == free
     with pytest.raises(ValueError, match="continuations must be at least 1, not 0"):
         VinePPO(continuations=0)

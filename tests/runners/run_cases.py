@@ -35,6 +35,7 @@ pretrain:
 """
 TIMES = {"seconds", "seconds_rollout", "seconds_env", "seconds_forward", "seconds_update", "sampled_tokens_per_s"}
 TIMES |= {"seconds_judge", "seconds_continuations", "seconds_other", "seconds_processor"}
+TIMES |= {"uncounted_seconds", "uncounted_processor"}
 
 
 def settings(folder: Path, *argv: str, text: str = SMALL) -> RunSettings:

@@ -31,6 +31,7 @@ from agents.tree.episode import Episode, Fault, Job
 from agents.tree.merge import Tree, grow
 from algorithms.base import Needs
 from runners.command_line.errors import UserError
+from runners.comparison.curves import LEARNING, Clock, read_history
 from runners.training.continuations import Continuations, open_states
 
 CONFIG = CorridorConfig(doors=4, pulls=8, max_turns=8, signs=24)
@@ -211,6 +212,32 @@ def test_what_continuations_cost_is_counted(tmp_path: Path) -> None:
     assert all(row["continuations"] > 2 * 16 for row in updates)
     assert len(lines) == 32, "the continuations are no episodes of the run"
     assert all(turn["advantage"] is not None for line in lines for turn in line["turns"])
+
+
+@pytest.mark.runs
+@pytest.mark.usefixtures("own_cache")
+def test_a_control_has_them_for_nothing(tmp_path: Path) -> None:
+    """It plays, values and learns as VinePPO does; only what counts differs."""
+    for name, argv in (("counted", ()), ("free", ("--vineppo.no-count-continuations",))):
+        with training(tmp_path / name, "--updates", "2", *argv, text=VINE) as run:
+            run.run()
+    assert fingerprint(tmp_path / "free") == fingerprint(tmp_path / "counted")
+    last, numbers = {}, {}
+    for name in ("counted", "free"):
+        found = rows(tmp_path / name)
+        last[name] = [row for row in found if row["kind"] == "update"]
+        numbers[name] = [{k: v for k, v in row.items() if k not in {"env_steps", "sampled_tokens"}} for row in found]
+    assert numbers["free"] == numbers["counted"]
+    for total, part in (("env_steps", "continuation_steps"), ("sampled_tokens", "continuation_tokens")):
+        played = sum(row[part] for row in last["free"])
+        assert last["counted"][-1][total] - last["free"][-1][total] == played > 0
+    for clock, kind in ((Clock.WALL, "uncounted_seconds"), (Clock.PROCESSOR, "uncounted_processor")):
+        parts = ("seconds_processor",) if clock is Clock.PROCESSOR else ("seconds_rollout", *LEARNING)
+        history, counted = (read_history(tmp_path / name, clock) for name in ("free", "counted"))
+        whole = sum(row.get(part, 0.0) for row in history.rows for part in parts)
+        left_out = sum(row[kind] for row in history.rows)
+        assert 0 < left_out < whole and history.rows[-1]["busy_seconds"] == pytest.approx(whole - left_out)
+        assert not any(kind in row for row in counted.rows), "VinePPO itself pays for them"
 
 
 @pytest.mark.runs
