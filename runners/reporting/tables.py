@@ -16,6 +16,9 @@ NONE = "–"
 """A cell without a value."""
 LEAST_WIDTH = 120
 """Characters that a wide table needs: numbers cut at the end of a line are useless."""
+FRAME = 3
+"""Characters around a cell: two of padding, one line."""
+LONG_HEAD = 16
 
 
 def cell(value: Interval | None, form: str = ".3f", *, sign: bool = False) -> str:
@@ -38,9 +41,11 @@ def show_table(
     columns = list(zip(head, *rows, strict=True))
     for part in _parts(columns, text, console.width):
         table = Table(title=title, title_justify="left")
-        for i, (name, *_) in enumerate(part):
-            table.add_column(name, justify="left" if i < text else "right", overflow="fold")
-        for _, *row in zip(*part, strict=True):
+        for i, column in enumerate(part):
+            number = i >= text
+            width = _width(column, number=True) if number else None
+            table.add_column(column[0], justify="right" if number else "left", overflow="fold", width=width)
+        for row in list(zip(*part, strict=True))[1:]:
             table.add_row(*(re.sub(r" \[(.*)\]$", r"\n[dim]\\[\1][/]", one) for one in row))
         console.print(table)
         title = "… (continued)"
@@ -50,9 +55,9 @@ def _parts(columns: Sequence[Sequence[str]], text: int, width: int) -> Iterator[
     """The columns that stand side by side in ``width`` characters without a number being cut, after those of words."""
     words = columns[:text]
     parts: list[list[Sequence[str]]] = [[]]
-    used = begun = 1 + sum(_width(one, r"\s") for one in words)
+    used = begun = 1 + sum(FRAME + _width(one, number=False) for one in words)
     for column in columns[text:]:
-        own = _width(column, r" (?=\[.*\]$)")
+        own = FRAME + _width(column, number=True)
         if parts[-1] and used + own > width:
             parts.append([])
             used = begun
@@ -61,10 +66,13 @@ def _parts(columns: Sequence[Sequence[str]], text: int, width: int) -> Iterator[
     return ([*words, *part] for part in parts)
 
 
-def _width(column: Sequence[str], breaks: str) -> int:
-    """Characters that a column needs if its cells are broken there, its frame included; its head may be broken
-    anywhere."""
-    return 3 + max((cell_len(part) for one in column[1:] for part in re.split(breaks, one)), default=0)
+def _width(column: Sequence[str], *, number: bool) -> int:
+    """Characters that a column needs: words may be broken at spaces, numbers before their interval alone, and a head of
+    more than `LONG_HEAD` characters anywhere."""
+    head, *cells = column
+    breaks = r" (?=\[.*\]$)" if number else r"\s"
+    least = min(LONG_HEAD, max(map(cell_len, head.split()), default=0))
+    return max([least, *(cell_len(part) for one in cells for part in re.split(breaks, one))])
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
