@@ -28,7 +28,7 @@ from runners.comparison.measures import Figures
 from runners.reporting.tables import NONE, cell
 
 AGAIN = "-again"
-"""End of the name of a study that was repeated from other weights."""
+"""End of the name of a study that was repeated, with other seeds or from other weights."""
 
 
 @dataclass(frozen=True)
