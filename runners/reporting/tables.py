@@ -19,6 +19,7 @@ LEAST_WIDTH = 120
 FRAME = 3
 """Characters around a cell: two of padding, one line."""
 LONG_HEAD = 16
+BEFORE_INTERVAL = r" (?=\[.*\]$)"
 
 
 def cell(value: Interval | None, form: str = ".3f", *, sign: bool = False) -> str:
@@ -41,9 +42,10 @@ def show_table(
     columns = list(zip(head, *rows, strict=True))
     for part in _parts(columns, text, console.width):
         table = Table(title=title, title_justify="left")
+        tight = 1 + sum(FRAME + _longest(column, BEFORE_INTERVAL) for column in part) > console.width
         for i, column in enumerate(part):
             number = i >= text
-            width = _width(column, number=True) if number else None
+            width = _width(column, number=True) if number and tight else None
             table.add_column(column[0], justify="right" if number else "left", overflow="fold", width=width)
         for row in list(zip(*part, strict=True))[1:]:
             table.add_row(*(re.sub(r" \[(.*)\]$", r"\n[dim]\\[\1][/]", one) for one in row))
@@ -69,10 +71,13 @@ def _parts(columns: Sequence[Sequence[str]], text: int, width: int) -> Iterator[
 def _width(column: Sequence[str], *, number: bool) -> int:
     """Characters that a column needs: words may be broken at spaces, numbers before their interval alone, and a head of
     more than `LONG_HEAD` characters anywhere."""
-    head, *cells = column
-    breaks = r" (?=\[.*\]$)" if number else r"\s"
-    least = min(LONG_HEAD, max(map(cell_len, head.split()), default=0))
-    return max([least, *(cell_len(part) for one in cells for part in re.split(breaks, one))])
+    least = min(LONG_HEAD, _longest(column[:1], r"\s"))
+    return max(least, _longest(column[1:], BEFORE_INTERVAL if number else r"\s"))
+
+
+def _longest(cells: Sequence[str], breaks: str) -> int:
+    """Characters of the longest part of the cells, which are broken there."""
+    return max((cell_len(part) for one in cells for part in re.split(breaks, one)), default=0)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
