@@ -26,7 +26,7 @@ from agent_envs.code import driver
 from agent_envs.code.memo import Memo
 from agent_envs.code.plain import is_plain
 from agent_envs.code.sandbox import Limits, RunResult, Sandbox, SandboxFault, Status
-from agent_envs.code.task import Case
+from agent_envs.code.task import Case, Identity
 from agent_envs.code.values import decode, same, show
 from agent_envs.code.view import without_addresses
 
@@ -167,7 +167,7 @@ def _judged(answer: str, case: Case) -> Checked:
             return Checked(False, "a value too large")
         if kind == "=":
             value = decode(text, case.expected)
-            alike = type(value) is type(case.expected) or not case.identical
+            alike = type(value) is type(case.expected) or not isinstance(case, Identity)
             return Checked(alike and same(value, case.expected, case.tolerance), show(value))
         if kind in ("?", "!"):
             return Checked(False, one_line(bytes.fromhex(text).decode("utf-8", "replace")))
@@ -233,7 +233,7 @@ def in_process(
 def _test(case: Case) -> str:
     value = f"eval({case.expression!r}, vars(module))"
     compare = f"assertEqual({value}, expected)"
-    if case.identical:
+    if isinstance(case, Identity):
         compare = f"assertIs({value}, expected)"
     if case.tolerance:
         compare = f"assertAlmostEqual({value}, expected, delta={case.tolerance})"

@@ -4,7 +4,7 @@ Invariant: nothing of the hidden checks and of the solution is in it.
 """
 
 from agent_envs.code.replies import say
-from agent_envs.code.task import Case, CodeTask
+from agent_envs.code.task import Case, CodeTask, Identity
 from agent_envs.code.values import show
 from agent_envs.code.view import lines_of
 
@@ -28,5 +28,5 @@ def shown(case: Case, task: CodeTask) -> str:
     """A check as an agent reads it; the module is named where there are several."""
     module = f"{case.module}: " if sum(name.endswith(".py") for name in task.files) > 1 else ""
     tolerance = f" ± {case.tolerance}" if case.tolerance else ""
-    compared = "is" if case.identical else "=="
+    compared = "is" if isinstance(case, Identity) else "=="
     return f"{module}{case.expression} {compared} {show(case.expected, _MOST)}{tolerance}"

@@ -20,8 +20,14 @@ class Case:
     """What it should give. Compared on the host."""
     tolerance: float = 0.0
     """By how much a number may differ from the expected one; 0 asks for the same value."""
-    identical: bool = False
-    """Whether it must be that very object, None, True or False: 1 and 1.0 are equal to True, and are not True."""
+
+
+@dataclass(frozen=True)
+class Identity(Case):
+    """A check that wants that very object, None, True or False: 1 and 1.0 are equal to True, and are not True."""
+
+    identical: bool = True
+    """For the record: a task's hash tells it from a check that two values are equal."""
 
 
 @dataclass(frozen=True)

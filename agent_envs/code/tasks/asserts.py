@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_envs.code.task import Case
+from agent_envs.code.task import Case, Identity
 
 MOST_CASES = 256
 _MOST_EXPRESSION = 20_000
@@ -99,9 +99,9 @@ def _read(body: list[ast.stmt], candidate: str, entry: str, known: frozenset[str
             checks.unsupported.append("nested too deep")
 
 
-def _asks(case: Case) -> tuple[str, str, bool]:
+def _asks(case: Case) -> tuple[type[Case], str, str]:
     """What two checks have in common that ask the same."""
-    return case.expression, repr(case.expected), case.identical
+    return type(case), case.expression, repr(case.expected)
 
 
 def _says_nothing(node: ast.stmt) -> bool:
@@ -119,8 +119,8 @@ def _cases(test: ast.expr, candidate: str, entry: str, known: frozenset[str]) ->
             yield from _cases(part, candidate, entry, known)
         return
     asked, expected, tolerance = _case(test, candidate)
-    identical = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
-    yield Case("main", _expression(asked, candidate, entry, known), expected, tolerance, identical)
+    kind = Identity if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) else Case
+    yield kind("main", _expression(asked, candidate, entry, known), expected, tolerance)
 
 
 def _case(test: ast.expr, candidate: str) -> tuple[ast.expr, Any, float]:

@@ -15,7 +15,7 @@ from agent_envs.code.memo import Memo
 from agent_envs.code.plain import is_plain
 from agent_envs.code.sandbox import RunResult, Sandbox, SandboxFault, Status
 from agent_envs.code.sandbox.choose import shared_sandbox
-from agent_envs.code.task import Case
+from agent_envs.code.task import Case, Identity
 from agent_envs.code.values import decode, same, show
 
 
@@ -24,9 +24,11 @@ def sandbox() -> Sandbox:
     return shared_sandbox("namespace")
 
 
-def ask(sandbox: Sandbox, text: str, *expected: Any, seconds: float = 0.25, **more: Any) -> list[Checked]:
+def ask(
+    sandbox: Sandbox, text: str, *expected: Any, seconds: float = 0.25, kind: type[Case] = Case, **more: Any
+) -> list[Checked]:
     """What `f(0)`, `f(1)`, … give."""
-    cases = [Case("main", f"f({number})", value, **more) for number, value in enumerate(expected)]
+    cases = [kind("main", f"f({number})", value, **more) for number, value in enumerate(expected)]
     return check(sandbox, {"main.py": text}, cases, seconds=seconds)
 
 
@@ -106,7 +108,7 @@ def test_numbers_are_compared_as_python_does_or_within_the_tolerance(sandbox: Sa
 def test_what_must_be_true_itself_is_not_passed_by_one(sandbox: Sandbox) -> None:
     text = "def f(n):\n    return [1, 1.0, True, 0, False, None, []][n]\n"
     want = [True, True, True, False, False, None, None]
-    assert [case.passed for case in ask(sandbox, text, *want, identical=True)] == [
+    assert [case.passed for case in ask(sandbox, text, *want, kind=Identity)] == [
         False, False, True, False, True, True, False,
     ]  # fmt: skip
     equal = [case.passed for case in ask(sandbox, text, *want)]

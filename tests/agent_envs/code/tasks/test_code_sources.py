@@ -13,7 +13,7 @@ import pytest
 
 from agent_envs.code.judge import check, in_process
 from agent_envs.code.sandbox import Limits, Sandbox
-from agent_envs.code.task import Case, CodeTask
+from agent_envs.code.task import Case, CodeTask, Identity
 from agent_envs.code.tasks import files
 from agent_envs.code.tasks.asserts import MOST_CASES, called_check, listed_checks
 from agent_envs.code.tasks.known import MOST_INPUTS
@@ -75,7 +75,7 @@ def test_an_assertion_becomes_a_case(text: str, case: tuple[str, Any, float]) ->
     checks = listed_checks([text], "f", frozenset())
     assert checks.unsupported == []
     assert [(case.expression, case.expected, case.tolerance) for case in checks.cases] == [case]
-    assert [one.identical for one in checks.cases] == [" is " in text]
+    assert [isinstance(one, Identity) for one in checks.cases] == [" is " in text]
 
 
 @pytest.mark.parametrize("in_its_process", [False, True])
