@@ -25,6 +25,11 @@ BINS = 40
 """Points of a curve."""
 BANDED = 6
 """Most entrants whose curves have bands: more of them hide each other."""
+FEW = 12
+"""Most entrants of a picture of the usual size; more of them get a legend beside it, and a line each of its height."""
+LINES = ("-", "--", ":", "-.")
+WIDTH, HEIGHT = 5.6, 3.6
+"""Of a picture, in inches."""
 SHOWN = ("auc", "auc_valid", "auc_seconds", "final_sampled", "final_greedy", "tokens_per_group")
 """Measures that are drawn."""
 
@@ -37,6 +42,8 @@ def draw(result: Findings, folder: Path) -> dict[str, list[tuple[str, str]]]:
     from matplotlib import rc_context
 
     (folder / FOLDER).mkdir(exist_ok=True)
+    entrants = len(result.figures)
+    size = (WIDTH, HEIGHT) if entrants <= FEW else (1.5 * WIDTH, 0.8 + 0.2 * entrants)
     drawn: dict[str, list[tuple[str, str]]] = {}
     sections = {"curves": curves, "measures": measures, "pass": pass_at_k, "credit": by_turn}
     with warnings.catch_warnings(), rc_context({"svg.fonttype": "none", "svg.hashsalt": "turnwise"}):
@@ -48,7 +55,7 @@ def draw(result: Findings, folder: Path) -> dict[str, list[tuple[str, str]]]:
             @contextmanager
             def panel(name: str, caption: str, files: list[tuple[str, str]] = files) -> Iterator[Any]:
                 file = f"{FOLDER}/{name}.svg"
-                with plot(folder / file, 5.6, 3.6) as (axes,):
+                with plot(folder / file, *size) as (axes,):
                     yield axes
                 files.append((caption, file))
 
@@ -57,16 +64,17 @@ def draw(result: Findings, folder: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def _style(result: Findings, name: str) -> dict[str, Any]:
-    """Colour and line of an entrant; dashed where all colours have been used before."""
+    """Colour and line of an entrant; another line where all colours have been used before."""
     place = list(result.figures).index(name)
     label = name.replace("$", r"\$")  # not mathematics
-    return {"color": f"C{place % 10}", "ls": "-" if place < 10 else "--", "label": label}
+    return {"color": f"C{place % 10}", "ls": LINES[place // 10 % len(LINES)], "label": label}
 
 
 def _finish(axes: Any, xlabel: str, ylabel: str, **limits: Any) -> None:
     axes.set(xlabel=xlabel, ylabel=ylabel, **limits)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize="small")
+    if lines := len(axes.get_legend_handles_labels()[0]):
+        beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if lines > FEW else {}
+        axes.legend(frameon=False, fontsize="small", **beside)
 
 
 def curves(result: Findings, panel: Panels) -> None:

@@ -284,16 +284,37 @@ def test_what_a_study_says_stays_text(tmp_path: Path) -> None:
     assert table.find(".//strong") is not None  # ours is markup
 
 
-def test_a_picture_is_part_of_the_page_and_keeps_names_as_text(tmp_path: Path) -> None:
-    names = ["<b>自评</b>", "$x_1^", *(f"n{i}" for i in range(10))]
+def compared(names: list[str]) -> Findings:
+    """Entrants that are all alike."""
     figures = {name: {0: {"auc": [0.4]}, 1: {"auc": [0.6]}} for name in names}
     rows = [{"env_steps": 10 * i, "sampled_tokens": i, "update": i, "busy_seconds": i, "success": 0.1} for i in (1, 2)]
     histories = {name: {0: History(rows, []), 1: History(rows, [])} for name in names}
     means = {"auc": dict.fromkeys(names, Interval(0.5, 0.4, 0.6))}
     nothing: Any = {}
-    result = Findings(
-        names[0], (0, 1), 20, figures, ["auc"], means, nothing, nothing, (), (), histories, *[nothing] * 4
-    )
+    return Findings(names[0], (0, 1), 20, figures, ["auc"], means, nothing, nothing, (), (), histories, *[nothing] * 4)
+
+
+def size(file: Path) -> list[float]:
+    """(width, height) of a picture."""
+    root = ElementTree.fromstring(file.read_text("utf-8"))
+    return [float(root.attrib[side].removesuffix("pt")) for side in ("width", "height")]
+
+
+def test_a_picture_of_many_entrants_has_room_for_their_names(tmp_path: Path) -> None:
+    """Where it had none, matplotlib warned, and drew them over each other."""
+    names = [f"selfac_bare_detached_td2_replay_{i}" for i in range(32)]
+    for count in (12, 32):
+        (tmp_path / str(count)).mkdir()
+        files = pictures.draw(compared(names[:count]), tmp_path / str(count))
+        assert len(files["curves"]) == 4
+    few, many = (size(tmp_path / str(count) / "pictures" / "success-update.svg") for count in (12, 32))
+    assert many[1] / 72 >= 32 * 0.2 and many[0] > few[0]
+    assert few == size(tmp_path / "12" / "pictures" / "auc.svg")
+
+
+def test_a_picture_is_part_of_the_page_and_keeps_names_as_text(tmp_path: Path) -> None:
+    names = ["<b>自评</b>", "$x_1^", *(f"n{i}" for i in range(10))]
+    result = compared(names)
     files = pictures.draw(result, tmp_path)
     assert [name for _, name in files["measures"]] == ["pictures/auc.svg"] and not files["pass"] and not files["credit"]
     text = (tmp_path / "pictures" / "auc.svg").read_text("utf-8")
