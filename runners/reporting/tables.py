@@ -19,7 +19,9 @@ LEAST_WIDTH = 120
 FRAME = 3
 """Characters around a cell: two of padding, one line."""
 LONG_HEAD = 16
+"""Characters of a head's word that a tight table leaves whole."""
 BEFORE_INTERVAL = r" (?=\[.*\]$)"
+"""Where a number may be broken."""
 
 
 def cell(value: Interval | None, form: str = ".3f", *, sign: bool = False) -> str:
@@ -48,7 +50,7 @@ def show_table(
             width = _width(column, number=True) if number and tight else None
             table.add_column(column[0], justify="right" if number else "left", overflow="fold", width=width)
         for row in list(zip(*part, strict=True))[1:]:
-            table.add_row(*(re.sub(r" \[(.*)\]$", r"\n[dim]\\[\1][/]", one) for one in row))
+            table.add_row(*map(_stacked, row))
         console.print(table)
         title = "… (continued)"
 
@@ -66,6 +68,12 @@ def _parts(columns: Sequence[Sequence[str]], text: int, width: int) -> Iterator[
         parts[-1].append(column)
         used += own
     return ([*words, *part] for part in parts)
+
+
+def _stacked(text: str) -> str:
+    """A cell with its interval below."""
+    mean, *interval = re.split(BEFORE_INTERVAL, text)
+    return "\n".join([mean, *(f"[dim]\\{one}[/]" for one in interval)])
 
 
 def _width(column: Sequence[str], *, number: bool) -> int:
