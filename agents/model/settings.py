@@ -31,11 +31,12 @@ class LoraSettings:
 
 
 class Attention(StrEnum):
-    """How attention over token trees is computed: FlexAttention or FlashAttention on CUDA, plain kernel calls on blocks
-    anywhere."""
+    """How attention over token trees is computed: FlexAttention or FlashAttention on CUDA, C that is compiled for this
+    processor on a CPU, plain kernel calls on blocks anywhere."""
 
     AUTO = "auto"
     BLOCKS = "blocks"
+    COMPILED = "compiled"
     FLEX = "flex"
     VARLEN = "varlen"
 

@@ -9,8 +9,10 @@ from importlib.util import find_spec
 import torch
 from transformers import PreTrainedModel
 
+from agents.compiled import tree_attention
 from agents.model.attention import varlen
 from agents.model.attention.blocks import TreePlan
+from agents.model.attention.compiled import CompiledPlan
 from agents.model.attention.flex import LEAST_WIDTH, FlexPlan
 from agents.model.attention.interface import RowPlan
 from agents.model.attention.varlen import VarlenPlan
@@ -20,6 +22,13 @@ from agents.tree import Batch
 
 HALF = (torch.float16, torch.bfloat16)
 """Types that FlashAttention computes in."""
+
+
+_BECAUSE = {
+    Attention.COMPILED: "since the model is on a CPU in float32, and a C compiler made its kernels",
+    Attention.FLEX: "since the model is on CUDA; the first update compiles its kernels",
+}
+"""Why the best way of a device is taken."""
 
 
 def check(asked: Attention, device: torch.device) -> None:
@@ -32,10 +41,10 @@ def choose(asked: Attention, model: PreTrainedModel) -> tuple[Attention, str]:
     if asked != Attention.AUTO:
         _refuse(asked, _missing(asked, model.device) or _unfit(asked, model))
         return asked, "as set"
-    why_not = _missing(Attention.FLEX, model.device) or _unfit(Attention.FLEX, model)
-    if why_not:
+    best = Attention.COMPILED if model.device.type == "cpu" else Attention.FLEX
+    if why_not := _missing(best, model.device) or _unfit(best, model):
         return Attention.BLOCKS, f"since {why_not}"
-    return Attention.FLEX, "since the model is on CUDA; the first update compiles its kernels"
+    return best, _BECAUSE[best]
 
 
 def plan_of(way: Attention, batch: Batch, device: torch.device) -> RowPlan:
@@ -44,7 +53,8 @@ def plan_of(way: Attention, batch: Batch, device: torch.device) -> RowPlan:
         return FlexPlan(batch.pos_T, batch.end_T, device)
     if way == Attention.VARLEN:
         return VarlenPlan(batch.pos_T, batch.end_T, device)
-    return TreePlan(batch.pos_T, batch.end_T, device, by_chains=True)
+    plan = CompiledPlan if way == Attention.COMPILED else TreePlan
+    return plan(batch.pos_T, batch.end_T, device, by_chains=True)
 
 
 def _refuse(asked: Attention, why: str) -> None:
@@ -54,6 +64,9 @@ def _refuse(asked: Attention, why: str) -> None:
 
 def _missing(way: Attention, device: torch.device) -> str:
     """What the machine lacks for this way of computing; empty where nothing is missing."""
+    if way == Attention.COMPILED:
+        here = device.type == "cpu"
+        return tree_attention.missing() if here else f"compiled kernels run on a CPU, and the model is on {device.type}"
     name, package = {
         Attention.FLEX: ("FlexAttention", "triton"),
         Attention.VARLEN: ("FlashAttention", varlen.PACKAGE),
@@ -71,6 +84,8 @@ def _unfit(way: Attention, model: PreTrainedModel) -> str:
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if way == Attention.FLEX and width < LEAST_WIDTH:
         return f"heads of {width} are narrower than FlexAttention's {LEAST_WIDTH}"
+    if way == Attention.COMPILED and model.dtype != torch.float32:
+        return f"compiled kernels compute in float32, not in {str(model.dtype).removeprefix('torch.')}"
     if way == Attention.VARLEN and width > varlen.WIDEST:
         return f"heads of {width} are wider than FlashAttention's {varlen.WIDEST}"
     if way == Attention.VARLEN and model.dtype not in HALF:

@@ -1,0 +1,84 @@
+"""Compiles C sources for this machine's processor, once, and keeps them in the cache.
+
+Invariant: a library is used only by a processor like the one that it was compiled for, and only if nobody else could
+have put it there.
+"""
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from ctypes import CDLL
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from agent_envs.cache import build_once, cache_dir
+from agent_envs.core import SettingsError
+
+FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
+NATIVE = ("-march=native", "-mcpu=native", "")
+"""Flags for this very processor, of which a compiler may know only some."""
+PATIENCE = 120
+"""Seconds after which a compiler has hung."""
+
+
+class CannotCompile(Exception):
+    """There is no compiled library; the message says why, and can follow "since"."""
+
+
+@cache
+def library(source: Path) -> CDLL:
+    """What ``source`` was compiled to, now or earlier. Raises CannotCompile."""
+    try:
+        digest = sha256(source.read_bytes() + repr((FLAGS, processor())).encode()).hexdigest()[:16]
+        place = build_once(cache_dir() / "compiled" / f"{source.stem}-{digest}", _builder(source))
+        if place.stat().st_uid not in (0, os.geteuid()):
+            raise CannotCompile(f"{place} belongs to another user")
+        return CDLL(str(place / "library.so"))
+    except (OSError, SettingsError) as error:
+        raise CannotCompile(str(error)) from error
+
+
+def why_not(source: Path) -> str:
+    """Why there is no library of ``source``; empty where there is one, which then is compiled."""
+    try:
+        library(source)
+    except CannotCompile as error:
+        return str(error)
+    return ""
+
+
+def processor() -> str:
+    """What programs for this processor may use."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    told = dict(map(str.strip, line.split(":", 1)) for line in reversed(lines) if ":" in line)
+    names = ("model name", "flags", "Features", "CPU part")
+    return " ".join([platform.machine(), *(told[name] for name in names if name in told)])
+
+
+def _builder(source: Path) -> Callable[[Path], None]:
+    """Compiles ``source`` into a folder. Raises CannotCompile."""
+
+    def build(folder: Path) -> None:
+        compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+        if shutil.which(compiler[0]) is None:
+            raise CannotCompile(f"there is no C compiler ({compiler[0]})")
+        said = ""
+        for native in NATIVE:
+            command = [*compiler, *FLAGS, *filter(None, [native]), "-o", str(folder / "library.so"), str(source), "-lm"]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+            except subprocess.TimeoutExpired:
+                raise CannotCompile(f"{compiler[0]} did not end within {PATIENCE} seconds") from None
+            if done.returncode == 0:
+                return
+            said = said or next((line for line in done.stderr.splitlines() if "error" in line), "it failed")
+        raise CannotCompile(f"{compiler[0]} cannot compile {source.name} ({said})")
+
+    return build

@@ -1,0 +1,168 @@
+"""Attention over token trees by ``tree_attention.c``: the same on tensors.
+
+Legend: T tokens, H heads, G key heads, D width of a head, P parts that are computed at once.
+"""
+
+from collections.abc import Callable, Sequence
+from ctypes import CDLL, POINTER, Structure, byref, c_float, c_ssize_t, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agents.compiled.build import library, why_not
+
+SOURCE = Path(__file__).with_name("tree_attention.c")
+WORTH = 1 << 24
+"""Multiplications of a call that pay for a further thread."""
+
+
+def missing() -> str:
+    """Why it cannot be called here, to follow "since"; empty where it can."""
+    return why_not(SOURCE)
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Which rows see which keys. Everything is counted in places of the row; arrays as in the source."""
+
+    first: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    begin: NDArray[np.int32]
+    spans: NDArray[np.int32]
+    longest: int
+    """Keys of the longest path."""
+
+
+def stretches(chains: Sequence[NDArray[np.int64]], paths: Sequence[NDArray[np.int64]]) -> Stretches:
+    """From the places of each chain, and of each chain with its ancestors before it."""
+    spans = [_runs(path) for path in paths]
+    return Stretches(
+        _edges([chain.size for chain in chains]),
+        np.concatenate(chains).astype(np.int32),
+        _edges([len(span) for span in spans]),
+        np.concatenate(spans).astype(np.int32),
+        max(path.size for path in paths),
+    )
+
+
+def _runs(path: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[stretches, 2]: the first place of each, and the one after its last."""
+    cut = np.flatnonzero(np.diff(path) != 1) + 1
+    return np.stack([path[[0, *cut]], path[[*(cut - 1), -1]] + 1], 1)
+
+
+def _edges(sizes: list[int]) -> NDArray[np.int32]:
+    return np.cumsum([0, *sizes]).astype(np.int32)
+
+
+def forward(
+    query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, seen: Stretches, window: int | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    """(what every row reads [T, H, D], the norm of its weights [T, H]), both for ``backward``."""
+    inputs = [_heads(x) for x in (query_THD, key_TGD, value_TGD)]
+    out_THD, norm_TH = query_THD.new_empty(query_THD.shape), query_THD.new_empty(query_THD.shape[:2])
+
+    def call(trees: _Trees, scratch: Tensor, part: int) -> None:
+        _called().turnwise_forward(
+            byref(trees), *map(byref, inputs), scratch.data_ptr(), out_THD.data_ptr(), norm_TH.data_ptr()
+        )
+
+    _in_parts(call, query_THD, key_TGD, seen, window, scale)
+    return out_THD, norm_TH
+
+
+def backward(
+    grad_THD: Tensor,
+    query_THD: Tensor,
+    key_TGD: Tensor,
+    value_TGD: Tensor,
+    out_THD: Tensor,
+    norm_TH: Tensor,
+    seen: Stretches,
+    window: int | None,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients by query, key and value."""
+    grad_THD = _packed(grad_THD)
+    inputs, grad = [_heads(x) for x in (query_THD, key_TGD, value_TGD)], _heads(grad_THD)
+    by_query_THD = query_THD.new_empty(query_THD.shape)
+    by_key, by_value = (key_TGD.new_empty(torch.get_num_threads(), *key_TGD.shape) for _ in range(2))
+
+    def call(trees: _Trees, scratch: Tensor, part: int) -> None:
+        _called().turnwise_backward(
+            byref(trees), *map(byref, inputs), scratch.data_ptr(), out_THD.data_ptr(), norm_TH.data_ptr(), byref(grad),
+            by_query_THD.data_ptr(), by_key[part].data_ptr(), by_value[part].data_ptr(),
+        )  # fmt: skip
+
+    parts = _in_parts(call, query_THD, key_TGD, seen, window, scale)
+    by_key_TGD, by_value_TGD = (x[0] if parts == 1 else x[:parts].sum(0) for x in (by_key, by_value))
+    return by_query_THD, by_key_TGD, by_value_TGD
+
+
+def _packed(x_THD: Tensor) -> Tensor:
+    return x_THD if x_THD.stride(-1) == 1 else x_THD.contiguous()
+
+
+# -- the call ---------------------------------------------------------------------------------------------------------
+
+
+class _Heads(Structure):
+    _fields_ = (("at", c_void_p), ("t", c_ssize_t), ("h", c_ssize_t))
+
+
+class _Trees(Structure):
+    _fields_ = (
+        *((name, c_ssize_t) for name in "THGD"),
+        ("scale", c_float),
+        *((name, c_ssize_t) for name in ("window", "chains", "top")),
+        *((name, c_void_p) for name in ("first", "rows", "begin", "spans")),
+        *((name, c_ssize_t) for name in ("part", "parts")),
+    )
+
+
+def _heads(x_THD: Tensor) -> _Heads:
+    return _Heads(x_THD.data_ptr(), x_THD.stride(0), x_THD.stride(1))
+
+
+def _in_parts(
+    call: Callable[[_Trees, Tensor, int], None],
+    query_THD: Tensor,
+    key_TGD: Tensor,
+    seen: Stretches,
+    window: int | None,
+    scale: float,
+) -> int:
+    """Calls for each part in a thread of its own, as many as PyTorch has and the work pays for; how many parts."""
+    T, H, D = query_THD.shape
+    width = seen.longest if window is None else min(window, seen.longest)
+    parts = max(1, min(torch.get_num_threads(), T * width * H * D // WORTH))
+    arrays = [x.ctypes.data for x in (seen.first, seen.rows, seen.begin, seen.spans)]
+
+    def one(part: int) -> None:
+        trees = _Trees(T, H, key_TGD.shape[1], D, scale, window or T, seen.first.size - 1, seen.longest, *arrays, part, parts)
+        call(trees, query_THD.new_empty(_called().turnwise_scratch(byref(trees))), part)
+
+    others = [Thread(target=one, args=(part,)) for part in range(1, parts)]
+    for other in others:
+        other.start()
+    one(0)
+    for other in others:
+        other.join()
+    return parts
+
+
+def _called() -> CDLL:
+    """The library, whose functions know their arguments."""
+    found = library(SOURCE)
+    if found.turnwise_scratch.restype is not c_ssize_t:
+        inputs = [POINTER(_Trees), *3 * [POINTER(_Heads)], c_void_p]
+        found.turnwise_scratch.argtypes, found.turnwise_scratch.restype = [POINTER(_Trees)], c_ssize_t
+        found.turnwise_forward.argtypes, found.turnwise_forward.restype = [*inputs, *2 * [c_void_p]], None
+        found.turnwise_backward.argtypes = [*inputs, *2 * [c_void_p], POINTER(_Heads), *3 * [c_void_p]]
+        found.turnwise_backward.restype = None
+    return found
