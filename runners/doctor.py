@@ -1,4 +1,5 @@
-"""Reports what this machine has and what is missing, with the command that adds it. Nothing is changed.
+"""Reports what this machine has and what is missing, with the command that adds it. Nothing is changed, but
+our C is compiled into the cache.
 
 turnwise doctor
 turnwise doctor --model FOLDER-OR-HUB-NAME --gpu "H100 80GB"     # what a run would take, from shapes alone
@@ -31,6 +32,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from agent_envs.cache import cache_dir
+from agents.compiled import tree_attention
 from runners.command_line.interrupts import importing
 from runners.command_line.parse import parse
 from runners.command_line.plain import dump_json
@@ -137,6 +139,14 @@ def processor() -> Iterator[Finding]:
     yield Finding("processor", Status.OK, f"{here.processor}, {here.cores} cores, {here.instructions}")
 
 
+def compiler() -> Iterator[Finding]:
+    if why_not := tree_attention.missing():
+        text = f"none, since {why_not}: small models train more slowly on a CPU"
+        yield Finding("C kernels", Status.NOTE, text, "sudo apt-get install gcc libc6-dev")
+    else:
+        yield Finding("C kernels", Status.OK, "compiled for this processor: attention over trees")
+
+
 def memory() -> Iterator[Finding]:
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -203,7 +213,7 @@ def budget() -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    python, packages, processor, memory, gpu, cache, budget, sandbox, extras,
+    python, packages, processor, compiler, memory, gpu, cache, budget, sandbox, extras,
 )  # fmt: skip
 
 

@@ -25,28 +25,28 @@ PATIENCE = 120
 """Seconds after which a compiler has hung."""
 
 
-class CannotCompile(Exception):
+class CompileError(Exception):
     """There is no compiled library; the message says why, and can follow "since"."""
 
 
 @cache
 def library(source: Path) -> CDLL:
-    """What ``source`` was compiled to, now or earlier. Raises CannotCompile."""
+    """What ``source`` was compiled to, now or earlier. Raises CompileError."""
     try:
         digest = sha256(source.read_bytes() + repr((FLAGS, processor())).encode()).hexdigest()[:16]
         place = build_once(cache_dir() / "compiled" / f"{source.stem}-{digest}", _builder(source))
         if place.stat().st_uid not in (0, os.geteuid()):
-            raise CannotCompile(f"{place} belongs to another user")
+            raise CompileError(f"{place} belongs to another user")
         return CDLL(str(place / "library.so"))
     except (OSError, SettingsError) as error:
-        raise CannotCompile(str(error)) from error
+        raise CompileError(str(error)) from error
 
 
 def why_not(source: Path) -> str:
     """Why there is no library of ``source``; empty where there is one, which then is compiled."""
     try:
         library(source)
-    except CannotCompile as error:
+    except CompileError as error:
         return str(error)
     return ""
 
@@ -57,28 +57,30 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
-    told = dict(map(str.strip, line.split(":", 1)) for line in reversed(lines) if ":" in line)
+    told = {name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
     names = ("model name", "flags", "Features", "CPU part")
     return " ".join([platform.machine(), *(told[name] for name in names if name in told)])
 
 
 def _builder(source: Path) -> Callable[[Path], None]:
-    """Compiles ``source`` into a folder. Raises CannotCompile."""
+    """Compiles ``source`` into a folder. Raises CompileError."""
 
     def build(folder: Path) -> None:
         compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
         if shutil.which(compiler[0]) is None:
-            raise CannotCompile(f"there is no C compiler ({compiler[0]})")
+            raise CompileError(f"there is no C compiler ({compiler[0]})")
         said = ""
         for native in NATIVE:
-            command = [*compiler, *FLAGS, *filter(None, [native]), "-o", str(folder / "library.so"), str(source), "-lm"]
+            flags = [*FLAGS, *filter(None, [native]), "-o", str(folder / "library.so"), str(source), "-lm"]
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+                done = subprocess.run(
+                    [*compiler, *flags], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+                )
             except subprocess.TimeoutExpired:
-                raise CannotCompile(f"{compiler[0]} did not end within {PATIENCE} seconds") from None
+                raise CompileError(f"{compiler[0]} did not end within {PATIENCE} seconds") from None
             if done.returncode == 0:
                 return
             said = said or next((line for line in done.stderr.splitlines() if "error" in line), "it failed")
-        raise CannotCompile(f"{compiler[0]} cannot compile {source.name} ({said})")
+        raise CompileError(f"{compiler[0]} cannot compile {source.name} ({said})")
 
     return build

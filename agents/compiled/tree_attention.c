@@ -30,15 +30,15 @@ enum { ROWS = 24, DEEP = 128 };
 
 typedef ptrdiff_t count;
 typedef float vec __attribute__((vector_size(4 * WIDTH)));
-typedef int ivec __attribute__((vector_size(4 * WIDTH)));
+typedef unsigned bits __attribute__((vector_size(4 * WIDTH)));
 typedef float loose __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 
 INLINE vec load(const float *from) { return *(const loose *)from; }
 INLINE void store(float *to, vec x) { *(loose *)to = x; }
 INLINE vec all(float x) { return x - (vec){0}; }
 INLINE vec larger(vec a, vec b) {
-    ivec which = a > b;
-    return (vec)(((ivec)a & which) | ((ivec)b & ~which));
+    bits which = (bits)(a > b);
+    return (vec)(((bits)a & which) | ((bits)b & ~which));
 }
 INLINE count least(count a, count b) { return a < b ? a : b; }
 INLINE count most(count a, count b) { return a > b ? a : b; }
@@ -56,7 +56,7 @@ INLINE vec power(vec x) {
     y = y * f + 2.40226507e-1f;
     y = y * f + 6.93147181e-1f;
     y = y * f + 1.0f;
-    return (vec)(((ivec)y + ((ivec)integer << 23)) & (x > all(-126.0f)));
+    return (vec)(((bits)y + ((bits)integer << 23)) & (bits)(x > all(-126.0f)));
 }
 
 /* -- products ----------------------------------------------------------------------------------------------------- */

@@ -144,7 +144,8 @@ def _in_parts(
     arrays = [x.ctypes.data for x in (seen.first, seen.rows, seen.begin, seen.spans)]
 
     def one(part: int) -> None:
-        trees = _Trees(T, H, key_TGD.shape[1], D, scale, window or T, seen.first.size - 1, seen.longest, *arrays, part, parts)
+        chains, G = seen.first.size - 1, key_TGD.shape[1]
+        trees = _Trees(T, H, G, D, scale, window or T, chains, seen.longest, *arrays, part, parts)
         call(trees, query_THD.new_empty(_called().turnwise_scratch(byref(trees))), part)
 
     others = [Thread(target=one, args=(part,)) for part in range(1, parts)]
@@ -160,9 +161,10 @@ def _called() -> CDLL:
     """The library, whose functions know their arguments."""
     found = library(SOURCE)
     if found.turnwise_scratch.restype is not c_ssize_t:
-        inputs = [POINTER(_Trees), *3 * [POINTER(_Heads)], c_void_p]
-        found.turnwise_scratch.argtypes, found.turnwise_scratch.restype = [POINTER(_Trees)], c_ssize_t
-        found.turnwise_forward.argtypes, found.turnwise_forward.restype = [*inputs, *2 * [c_void_p]], None
-        found.turnwise_backward.argtypes = [*inputs, *2 * [c_void_p], POINTER(_Heads), *3 * [c_void_p]]
+        trees, heads, numbers = POINTER(_Trees), POINTER(_Heads), c_void_p
+        found.turnwise_scratch.argtypes, found.turnwise_scratch.restype = (trees,), c_ssize_t
+        inputs = (trees, heads, heads, heads, numbers, numbers, numbers)
+        found.turnwise_forward.argtypes, found.turnwise_forward.restype = inputs, None
+        found.turnwise_backward.argtypes = (*inputs, heads, numbers, numbers, numbers)
         found.turnwise_backward.restype = None
     return found

@@ -1,6 +1,7 @@
 """The exactness protocol with Hugging Face models: one packed forward equals one ordinary forward per path."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -19,16 +20,22 @@ from tree_cases import (
 
 from agents.model.actor_critic import ActorCritic
 from agents.model.attention.blocks import TreePlan
+from agents.model.attention.compiled import CompiledPlan
 from agents.model.attention.interface import marker_mask
+from agents.model.settings import Attention
 from agents.tree import Batch
 from agents.tree.packing import pack
 
 TIGHT = 1e-5
+PLANS = {Attention.BLOCKS: TreePlan, Attention.COMPILED: CompiledPlan}
+"""What computes attention on a CPU."""
+each_way = pytest.mark.parametrize("way", PLANS)
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=product(FAMILIES, PLANS), ids=lambda pair: f"{pair[0]}-{pair[1]}")
 def model(request: pytest.FixtureRequest) -> ActorCritic:
-    return actor_critic(request.param, temperature=0.8)
+    family, way = request.param
+    return actor_critic(family, temperature=0.8, attention=way)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -65,7 +72,9 @@ def test_critic_prompts_change_nothing_for_the_actor(model: ActorCritic) -> None
     assert (of_actions(with_prompts, ours) - of_actions(without, plain)).abs().max() <= TIGHT
 
 
-def spoiled(model: ActorCritic, batch: Batch, end_T: torch.Tensor, pos_T: torch.Tensor) -> torch.Tensor:
+def spoiled(
+    model: ActorCritic, batch: Batch, end_T: torch.Tensor, pos_T: torch.Tensor, plan: type[TreePlan]
+) -> torch.Tensor:
     """Log-probabilities when the attention sees ``end_T`` and the rotary embedding ``pos_T``."""
     depth_T = torch.arange(len(batch)) if end_T is not batch.end_T else batch.pos_T  # what the plan calls depth
     hidden = model.causal_model.base_model(
@@ -73,7 +82,7 @@ def spoiled(model: ActorCritic, batch: Batch, end_T: torch.Tensor, pos_T: torch.
         position_ids=pos_T[None],
         attention_mask=marker_mask(model.device),
         use_cache=False,
-        tree_plan=TreePlan(depth_T, end_T),
+        tree_plan=plan(depth_T, end_T),
     ).last_hidden_state[0]
     rows = torch.nonzero(batch.action_T >= 0).squeeze(1)
     table = torch.log_softmax(model.logits(hidden[batch.parent_T[rows]]) / model.temperature, dim=-1)
@@ -81,15 +90,16 @@ def spoiled(model: ActorCritic, batch: Batch, end_T: torch.Tensor, pos_T: torch.
 
 
 @torch.no_grad()
-def test_negative_controls_fail() -> None:
+@each_way
+def test_negative_controls_fail(way: Attention) -> None:
     """The same comparison, with one thing wrong at a time: it must notice."""
-    model = actor_critic("llama")
+    model, plan = actor_critic("llama", attention=way), PLANS[way]
     roots = trees("chain")
     batch = pack(roots, CRITIC_PROMPT)
     logp_N, _ = truth(model, roots)
-    right = spoiled(model, batch, batch.end_T, batch.pos_T)
-    causal_only = spoiled(model, batch, torch.full_like(batch.end_T, len(batch)), batch.pos_T)
-    linear = spoiled(model, batch, batch.end_T, torch.arange(len(batch)))
+    right = spoiled(model, batch, batch.end_T, batch.pos_T, plan)
+    causal_only = spoiled(model, batch, torch.full_like(batch.end_T, len(batch)), batch.pos_T, plan)
+    linear = spoiled(model, batch, batch.end_T, torch.arange(len(batch)), plan)
     row_before = replace(batch, parent_T=torch.arange(len(batch)) - 1)
     assert (right - logp_N).abs().max() <= TIGHT
     assert (causal_only - logp_N).abs().max() > 0.1
@@ -98,13 +108,14 @@ def test_negative_controls_fail() -> None:
 
 
 @torch.no_grad()
-def test_the_window_matters_here(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_way
+def test_the_window_matters_here(way: Attention, monkeypatch: pytest.MonkeyPatch) -> None:
     """The episodes are longer than Mistral's window, so the sliding case is really tested."""
-    model = actor_critic("mistral")
+    model, plan = actor_critic("mistral", attention=way), PLANS[way]
     batch = pack(trees("chain"), CRITIC_PROMPT)
     exact = model(batch).logp_T
-    with_window = TreePlan.get
-    monkeypatch.setattr(TreePlan, "get", lambda self, window, dtype: with_window(self, None, dtype))
+    with_window = plan.attend
+    monkeypatch.setattr(plan, "attend", lambda self, q, k, v, window, scale: with_window(self, q, k, v, None, scale))
     assert (model(batch).logp_T - exact).abs().max() > 0.1
 
 

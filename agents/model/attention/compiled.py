@@ -5,6 +5,7 @@ Invariant: the numbers and gradients of `TreePlan` up to rounding; what the C is
 Legend: T tokens, H heads, G key heads, D width of a head.
 """
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,7 +21,11 @@ from agents.model.attention.chains import paths_of
 class CompiledPlan(TreePlan):
     """The plan of one row of trees for every window."""
 
-    _seen: Stretches | None = None
+    @cached_property
+    def seen(self) -> Stretches:
+        """Which rows see which keys, whatever the window."""
+        paths = paths_of(self._chains, self._pos, self._end)
+        return stretches([self._place[rows] for rows in self._chains], [self._place[rows] for rows in paths])
 
     def attend(
         self, query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, window: int | None, scale: float | None
@@ -28,11 +33,8 @@ class CompiledPlan(TreePlan):
         """[T, H, D]: attention of every row to its ancestors within the window."""
         if not _fits(query_THD, key_TGD, value_TGD):
             return super().attend(query_THD, key_TGD, value_TGD, window, scale)
-        if self._seen is None:
-            paths = paths_of(self._chains, self._pos, self._end)
-            self._seen = stretches([self._place[x] for x in self._chains], [self._place[x] for x in paths])
         scale = query_THD.shape[-1] ** -0.5 if scale is None else scale
-        return _Attended.apply(query_THD, key_TGD, value_TGD, self._seen, window, scale)
+        return _Attended.apply(query_THD, key_TGD, value_TGD, self.seen, window, scale)
 
 
 def _fits(query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor) -> bool:
