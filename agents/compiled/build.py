@@ -33,7 +33,8 @@ class CompileError(Exception):
 def library(source: Path) -> CDLL:
     """What ``source`` was compiled to, now or earlier. Raises CompileError."""
     try:
-        digest = sha256(source.read_bytes() + repr((FLAGS, processor())).encode()).hexdigest()[:16]
+        texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+        digest = sha256(b"".join([*texts, repr((FLAGS, processor())).encode()])).hexdigest()[:16]
         place = build_once(cache_dir() / "compiled" / f"{source.stem}-{digest}", _builder(source))
         if place.stat().st_uid not in (0, os.geteuid()):
             raise CompileError(f"{place} belongs to another user")

@@ -12,7 +12,6 @@ vocabulary.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,41 +19,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, silu
 from transformers import PreTrainedModel
-from transformers.models.llama import modeling_llama as llama
-from transformers.models.qwen2 import modeling_qwen2 as qwen2
-from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
 from agents.engine.cache import CachePlan, attend
+from agents.engine.compiled_body import CompiledBody, can_compile
+from agents.engine.families import Family, LayerParts, family_of
 from agents.model.attention.onednn_linear import WideLinear, usable
-from agents.model.known_code import same_code
-from agents.model.lean_layers import Gated, Norm
-
-
-@dataclass(frozen=True)
-class _Family:
-    """Whose code is known."""
-
-    model: type
-    body: type
-    layer: type
-    attention: type
-    windowed: bool = True
-    """A layer's attention may have a sliding window."""
-    normed: bool = False
-    """Queries and keys have norms."""
-
-
-_FAMILIES = (
-    _Family(llama.LlamaForCausalLM, llama.LlamaModel, llama.LlamaDecoderLayer, llama.LlamaAttention, windowed=False),
-    _Family(qwen2.Qwen2ForCausalLM, qwen2.Qwen2Model, qwen2.Qwen2DecoderLayer, qwen2.Qwen2Attention),
-    _Family(qwen3.Qwen3ForCausalLM, qwen3.Qwen3Model, qwen3.Qwen3DecoderLayer, qwen3.Qwen3Attention, normed=True),
-)
 
 
 class Body:
     """Computes what ``model``, whose code is that of ``family``, would. `body_of` makes it."""
 
-    def __init__(self, model: PreTrainedModel, family: _Family) -> None:
+    how = "in few operations a layer"
+
+    def __init__(self, model: PreTrainedModel, family: Family) -> None:
         self._model, self._family = model, family
         self._weights = list(model.parameters())
         self._stamp = -1
@@ -86,21 +63,14 @@ class Body:
 class _Layer:
     """One layer, residuals included."""
 
-    def __init__(self, layer: Any, family: _Family) -> None:
-        attention, mlp = layer.self_attn, layer.mlp
-        self._before, self._after = _Normed.of(layer.input_layernorm), _Normed.of(layer.post_attention_layernorm)
-        self._index: int = attention.layer_idx
-        self._scale: float = attention.scaling
-        self._window: int | None = attention.sliding_window if family.windowed else None
-        self._D: int = attention.head_dim
-        self._H, self._K = (x.out_features // self._D for x in (attention.q_proj, attention.k_proj))
-        self._heads: _Normed | None = None
-        if family.normed:
-            of = (attention.q_norm.weight.expand(self._H, -1), attention.k_norm.weight.expand(self._K, -1))
-            self._heads = _Normed(torch.cat(of), attention.q_norm.variance_epsilon)
-        self._read = _times([attention.q_proj, attention.k_proj, attention.v_proj])
-        self._write = _times([attention.o_proj])
-        self._open, self._close = _times([mlp.gate_proj, mlp.up_proj]), _times([mlp.down_proj])
+    def __init__(self, layer: Any, family: Family) -> None:
+        parts = LayerParts(layer, family)
+        self._before, self._after = _Normed.of(parts.before), _Normed.of(parts.after)
+        self._index, self._scale, self._window = parts.index, parts.scale, parts.window
+        self._D, self._H, self._K = parts.D, parts.H, parts.K
+        self._heads = None if parts.heads is None else _Normed(*parts.heads)
+        self._read, self._write = _times(parts.read), _times(parts.write)
+        self._open, self._close = _times(parts.open), _times(parts.close)
 
     def __call__(self, x: Tensor, turn: tuple[Tensor, Tensor], plan: CachePlan, keep_N: Tensor | None) -> Tensor:
         """Only the tokens ``keep_N`` are wanted of what it gives; None: all."""
@@ -139,44 +109,12 @@ class _Normed:
         return (x * inverse).mul_(self._weight)
 
 
-def body_of(model: PreTrainedModel) -> Body | None:
-    """What computes ``model``; None unless its code is known, its layers have no adapters, and no one listens in."""
-    family = _family(model)
-    here = all(p.dtype == torch.float32 and p.device.type == "cpu" and not p.is_inference() for p in model.parameters())
-    watched = any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in model.modules())
-    return Body(model, family) if family is not None and here and not watched else None
-
-
-def _family(model: PreTrainedModel) -> _Family | None:
-    body: Any = model.base_model
-    plain = (nn.Linear, WideLinear)
-    for family in _FAMILIES:
-        if (
-            same_code(type(model), family.model)
-            and same_code(type(body), family.body)
-            and type(body.embed_tokens) is nn.Embedding
-            and type(model.get_output_embeddings()) in plain
-            and isinstance(body.norm, Norm)
-            and all(_fits(layer, family, plain) for layer in body.layers)
-        ):
-            return family
-    return None
-
-
-def _fits(layer: Any, family: _Family, plain: tuple[type, ...]) -> bool:
-    """Whether a layer is one of the family's, with linear layers that are ``plain``."""
-    attention, mlp = layer.self_attn, layer.mlp
-    if not (same_code(type(layer), family.layer) and same_code(type(attention), family.attention)):
-        return False
-    norms = [layer.input_layernorm, layer.post_attention_layernorm]
-    norms += [attention.q_norm, attention.k_norm] if family.normed else []
-    products = [module for name, module in layer.named_modules() if name.endswith("_proj")]
-    return (
-        isinstance(mlp, Gated)
-        and mlp.swish
-        and all(isinstance(norm, Norm) for norm in norms)
-        and all(type(product) in plain for product in products)
-    )
+def body_of(model: PreTrainedModel) -> Body | CompiledBody | None:
+    """What computes ``model``; None unless it is of a known family."""
+    family = family_of(model)
+    if family is None:
+        return None
+    return CompiledBody(model, family) if can_compile(model) else Body(model, family)
 
 
 @torch.no_grad()

@@ -52,14 +52,18 @@ class SlotCache:
         head_K1 = torch.arange(kv_heads, device=row_T.device)[:, None]
         return ((row_T * kv_heads + head_K1) * self.length + pos_T).flatten()
 
+    def of(self, layer: int, sizes: Sequence[tuple[int, int]], like: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer; made at first, where ``sizes`` are heads and width of each."""
+        if layer not in self.layers:
+            keys, values = (like.new_zeros(self.slots, heads, self.length, width) for heads, width in sizes)
+            self.layers[layer] = keys, values
+        return self.layers[layer]
+
     def write(self, layer: int, key_KTD: Tensor, value_KTD: Tensor, place: Tensor) -> None:
         """Stores the new tokens' keys and values at ``places``."""
-        pair = self.layers.get(layer)
-        if pair is None:
-            shapes = ((self.slots, x.shape[0], self.length, x.shape[2]) for x in (key_KTD, value_KTD))
-            keys, values = (key_KTD.new_zeros(shape) for shape in shapes)
-            self.layers[layer] = pair = (keys, values)
-        for cached, new in zip(pair, (key_KTD, value_KTD), strict=True):
+        new_pair = key_KTD, value_KTD
+        pair = self.of(layer, [(x.shape[0], x.shape[2]) for x in new_pair], key_KTD)
+        for cached, new in zip(pair, new_pair, strict=True):
             cached.view(-1, cached.shape[-1]).index_copy_(0, place, new.reshape(-1, new.shape[-1]))
 
     @torch.inference_mode()
@@ -100,6 +104,8 @@ class CachePlan:
     groups: list[list[RowRun]]
     """Runs that are computed together, padded to the longest of their group."""
     device: torch.device
+    longest: int = 0
+    """Positions of the longest session."""
     seen: set[int] = field(default_factory=set)
     """Layers that called the attention function: all must, or the model has state that this cache does not hold."""
 

@@ -28,6 +28,7 @@ from agents.engine.base import (
 )
 from agents.engine.body import Body, body_of
 from agents.engine.cache import CachePlan, RowRun, SlotCache, group_runs
+from agents.engine.compiled_body import CompiledBody
 from agents.engine.decoding import bands
 from agents.engine.prefixes import Prefixes
 from agents.engine.probe import check_supported, probe
@@ -107,7 +108,7 @@ class HFEngine:
         self._rows = SlotRows(slots)
         self._cuts = Cuts(slots)
         self._body_of: PreTrainedModel | None = None
-        self._body: Body | None = None
+        self._body: Body | CompiledBody | None = None
         probe(self.model, self.forward, max_length)
         self.forwards = self.encoded_tokens = 0
 
@@ -179,7 +180,7 @@ class HFEngine:
         """One line about how the policy is run."""
         return (
             f"{type(self.model).__name__}, {self.weights.parameters / 1e6:.1f}M parameters, {self.weights.how}"
-            f"{', in few operations a layer' if self._known_body() else ''}; "
+            f"{self._computed()}; "
             f"{self.slots} slots of at most {self.max_length} tokens on {self.device}"
         )
 
@@ -260,6 +261,7 @@ class HFEngine:
             bands=bands(rows, pos_T[: len(rows)], self.device),
             groups=group_runs(runs, self.padding),
             device=self.device,
+            longest=top,
         )
         keep_N = torch.from_numpy(keep).to(self.device) if runs else None
         self.forwards += 1
@@ -280,7 +282,12 @@ class HFEngine:
             )
         return logits
 
-    def _known_body(self) -> Body | None:
+    def _computed(self) -> str:
+        """How a model of known code is computed."""
+        body = self._known_body()
+        return "" if body is None else f", {body.how}"
+
+    def _known_body(self) -> Body | CompiledBody | None:
         """What computes the model in fewer operations, where its code is known and it is small."""
         if self._body_of is not self.model:
             self._body_of = self.model

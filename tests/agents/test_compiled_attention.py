@@ -163,10 +163,10 @@ def sanitized(folder: Path, source: Path) -> subprocess.CompletedProcess[str]:
         for name in ("asan", "ubsan")
     ]
     preload = " ".join(path.stdout.strip() for path in found)
-    child = Path(__file__).with_name("sanitized_child.py")
+    child, paths = Path(__file__).with_name("sanitized_child.py"), os.pathsep.join(sys.path)
     return subprocess.run(
         [sys.executable, str(child), str(library)],
-        env=os.environ | {"LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": os.pathsep.join(sys.path)},
+        env=os.environ | {"LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": paths},
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 

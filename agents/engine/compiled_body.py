@@ -1,0 +1,81 @@
+"""Small models of known code in C that was compiled for this processor: a whole forward is one call.
+
+Invariant: the logits and the cache of the model itself up to rounding, whatever other sessions are read beside; the
+engine compares both when it starts.
+
+Legend: T new tokens, N of them whose logits are wanted, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+from transformers import PreTrainedModel
+
+from agents.compiled import transformer
+from agents.compiled.transformer import Layer, Norm, Product, Sizes, Transformer
+from agents.engine.cache import CachePlan
+from agents.engine.families import Family, LayerParts
+
+
+def can_compile(model: PreTrainedModel) -> bool:
+    """Whether it is computed so: in one thread, which is what the C has, and with a compiler."""
+    return torch.get_num_threads() == 1 and not transformer.missing()
+
+
+class CompiledBody:
+    """Computes what ``model``, whose code is that of ``family``, would."""
+
+    how = "in C for this processor"
+
+    def __init__(self, model: PreTrainedModel, family: Family) -> None:
+        self._model, self._family = model, family
+        self._weights = list(model.parameters())
+        self._stamp = -1
+        self._length = 0
+
+    def __call__(self, token_T: Tensor, pos_T: Tensor, plan: CachePlan, keep_N: Tensor | None) -> Tensor:
+        """[N, V]: the logits at the tokens ``keep_N`` (None: all); the cache then holds all T tokens."""
+        cache = plan.cache
+        stamp = sum(weight._version for weight in self._weights)
+        if (stamp, cache.max_length) != (self._stamp, self._length):
+            self._stamp, self._length = stamp, cache.max_length
+            self._copy()
+        cached = [cache.of(index, self._sizes, self._embedding) for index in self._indices]
+        return self._body(embedding(token_T, self._embedding), plan.row_T, pos_T, keep_N, cached, plan.longest)
+
+    @torch.no_grad()
+    def _copy(self) -> None:
+        body: Any = self._model.base_model
+        parts = [LayerParts(layer, self._family) for layer in body.layers]
+        first = parts[0]
+        self._embedding: Tensor = body.embed_tokens.weight
+        self._indices = [part.index for part in parts]
+        self._sizes = [(first.K, first.D)] * 2
+        sizes = Sizes(self._embedding.shape[1], first.close[0].in_features, first.H, first.K, first.D)
+        positions = torch.arange(self._length)[None]
+        cos, sin = (x[0].contiguous() for x in body.rotary_emb(self._embedding[None, :1], positions))
+        head = Product.of(*_stacked([self._model.get_output_embeddings()]))
+        self._body = Transformer(sizes, [_layer(part) for part in parts], _norm(body.norm), head, cos, sin)
+
+
+def _layer(parts: LayerParts) -> Layer:
+    return Layer(
+        _norm(parts.before),
+        _norm(parts.after),
+        None if parts.heads is None else Norm(parts.heads[0].contiguous(), parts.heads[1]),
+        *(Product.of(*_stacked(modules)) for modules in (parts.read, parts.write, parts.open, parts.close)),
+        parts.scale,
+        parts.window,
+    )
+
+
+def _norm(norm: Any) -> Norm:
+    return Norm(norm.weight.detach().contiguous(), norm.variance_epsilon)
+
+
+def _stacked(modules: list[Any]) -> tuple[Tensor, Tensor | None]:
+    """The weights of all, one under the other, and their biases."""
+    bias_O = None if modules[0].bias is None else torch.cat([module.bias for module in modules])
+    return torch.cat([module.weight for module in modules]), bias_O
