@@ -52,6 +52,7 @@ def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Con
                     active[progress.add_task(job.name, total=1.0)] = job, _doing(job, alive)
                     if not console.is_terminal:
                         console.print(f"{title}: {job.name} ({len(jobs) - len(waiting)} of {len(jobs)})")
+                going = len(active)
                 for bar, (job, doing) in list(active.items()):
                     try:
                         next(doing)
@@ -67,7 +68,8 @@ def carry_out(jobs: Sequence[ProcessJob], at_once: int, title: str, console: Con
                     progress.remove_task(bar)
                 over = len(jobs) - len(waiting) - len(active)
                 progress.update(whole, completed=over + sum(job.share() for job, _ in active.values()))
-                time.sleep(LOOK)
+                if len(active) == going:  # where a job has ended, as those do that are done already, the next begins
+                    time.sleep(LOOK)
         except Stopped as stop:
             raise UserError(f"stopped by {stop}: the same command goes on from here") from None
         finally:

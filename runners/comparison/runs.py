@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from runners.command_line.errors import UserError
 from runners.command_line.plain import differences, plain
 from runners.comparison.entrants import PlannedRun
 from runners.comparison.processes import ProcessJob
 from runners.run_folder import checkpoint
 from runners.run_folder.runs import is_run, read_run
+from runners.training.start import resolved
 
 PROGRAMS = Path(__file__).resolve().parent.parent
 SUMMARY, CREDIT = "summary.json", "credit.json"
@@ -48,7 +51,9 @@ def check(run: PlannedRun) -> None:
     """Raises UserError when the run's folder holds a run with other settings."""
     if not is_run(run.folder):
         return
-    old, new = read_run(run.folder).settings.plain(), run.settings.plain()
+    # As a run writes them: with the very checkpoints of the runs that they name.
+    new = resolved(run.settings, Console(quiet=True)).plain()
+    old = read_run(run.folder).settings.plain()
     if changed := next(differences(old, {**new, "out": old["out"]}), None):
         raise UserError(
             f"{run.folder} was run with other settings ({changed}): name another folder with --out, or remove that run"

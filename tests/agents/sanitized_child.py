@@ -1,18 +1,18 @@
-"""Attention in C under sanitizers, which end the process at the first wrong access: run by test_compiled_attention."""
+"""Our C under sanitizers, which end the process at the first wrong access: run by test_compiled_build."""
 
 import sys
 from ctypes import CDLL
 
 import torch
+from engine_cases import FAMILIES, SIZE, WIDE, engine_of, largest_error, model, play, sessions
+from engine_contract import TOLERANCE
 from test_attention_plan import random_trees
 from test_compiled_attention import CLOSE, apart, attend
 
-from agents.compiled import tree_attention
+from agents.compiled import transformer, tree_attention
 
 
-def main(library: str) -> None:
-    loaded = CDLL(library)
-    tree_attention.library = lambda source: loaded  # type: ignore[assignment]
+def trees() -> None:
     tree_attention.WORTH = 1
     for seed in range(10):
         torch.set_num_threads(1 + seed % 2)
@@ -20,8 +20,27 @@ def main(library: str) -> None:
         for window in (None, 1, 5):
             for repeats, width in ((1, 1), (2, 6), (3, 33), (2, 64), (30, 16)):
                 assert apart(*attend(batch, window, repeats=repeats, width=width, heads=1)) <= CLOSE
+
+
+def engines() -> None:
+    torch.set_num_threads(1)
+    for family in FAMILIES:
+        for size in (SIZE, WIDE):
+            reference, todo = model(family, size=size), sessions(12)
+            engine = engine_of(reference, slots=5)
+            assert ("in C" in engine.describe()) == (family != "mistral")
+            play(engine, todo, delay=3)
+            assert largest_error(reference, todo) <= TOLERANCE
+
+
+def main(source: str, library: str) -> None:
+    loaded = CDLL(library)
+    module, run = {"tree_attention": (tree_attention, trees), "transformer": (transformer, engines)}[source]
+    module.library = lambda source: loaded  # type: ignore[attr-defined]
+    module.why_not = lambda source: ""  # type: ignore[attr-defined]
+    run()
     print("nothing was touched that should not be")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

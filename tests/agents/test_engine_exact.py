@@ -1,18 +1,35 @@
 """Cached generation over many turns and slot refills equals an ordinary forward over the whole sequence."""
 
 import random
+import shutil
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from engine_cases import FAMILIES, Session, again, engine_of, largest_error, model, one, plain, play, sessions, some
+from engine_cases import (
+    FAMILIES,
+    SIZE,
+    WIDE,
+    Session,
+    again,
+    engine_of,
+    largest_error,
+    model,
+    one,
+    plain,
+    play,
+    sessions,
+    some,
+)
 from engine_contract import TOLERANCE, ExactContract, finish
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from agents.engine import Engine, Request, hf
+from agents.compiled import transformer
+from agents.engine import Engine, Request, body, hf
 from agents.engine.body import Body, body_of
 from agents.engine.cache import CachePlan
 from agents.engine.decoding import Band
@@ -31,15 +48,18 @@ class TestExact(ExactContract):
 
 @pytest.mark.parametrize("padding", [None, 5.0], ids=["alone", "padded"])
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("few", [True, False], ids=["few operations", "transformers"])
+@pytest.mark.parametrize("how", ["in C", "in few operations", "transformers"])
+@pytest.mark.parametrize("size", [SIZE, WIDE], ids=["narrow", "wide"])
 def test_many_turns_and_refills_equal_a_plain_forward(
-    few: bool, family: str, padding: float | None, monkeypatch: pytest.MonkeyPatch
+    size: dict[str, int], how: str, family: str, padding: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not few:
+    if how == "transformers":
         monkeypatch.setattr(hf, "body_of", lambda model: None)
-    reference = model(family)
+    elif how == "in few operations":
+        monkeypatch.setattr(body, "can_compile", lambda model: False)
+    reference = model(family, size=size)
     engine = engine_of(reference, share_prefixes=False)
-    assert ("few operations" in engine.describe()) == (few and family != "mistral")
+    assert (how in engine.describe()) == (how != "transformers" and family != "mistral")
     engine.padding = padding
     todo = sessions(24)  # in 3 slots: every slot is filled eight times
     play(engine, todo, delay=4)
@@ -64,6 +84,7 @@ def test_few_active_rows_of_many(slots: int) -> None:
 @pytest.mark.parametrize("broken", ["decode", "run", "window", "position", "its position"])
 def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative controls: garbage behind a row, the future, keys behind the window, a wrong position."""
+    monkeypatch.setattr(body, "can_compile", lambda model: False)
     reference = model("mistral" if broken in ("window", "its position") else "llama")
     engine = engine_of(reference, share_prefixes=False)
     decode_mask, run_mask = Band.mask, CachePlan.run_mask
@@ -75,7 +96,7 @@ def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(Band, "mask", lambda self, window, *a: decode_mask(self, None, *a))
     elif broken == "position":
         call = Body.__call__
-        monkeypatch.setattr(Body, "__call__", lambda body, token, pos, *a: call(body, token, pos // 2, *a))
+        monkeypatch.setattr(Body, "__call__", lambda self, token, pos, *a: call(self, token, pos // 2, *a))
     else:
         forward = engine.model.forward
         monkeypatch.setattr(
@@ -84,6 +105,48 @@ def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> 
     todo = sessions(12)
     play(engine, todo)
     assert largest_error(reference, todo) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("family", "right", "wrong"),
+    [
+        ("llama", "keys, values, pos + j + 1,", "keys, values, pos + j + 2,"),  # a token that decodes sees one too many
+        ("llama", "high = past + t0 + i / R + 1 - from", "high = past + t0 + m - from"),  # a run sees what comes later
+        ("mixed", "length - l->window)", "length - l->window - 3)"),  # keys behind the window
+        ("mixed", "most(0, high - l->window)", "most(0, high - l->window - 3)"),  # the same, in a run
+        ("qwen3", "b->cos + pos * D", "b->cos + pos / 2 * D"),  # a wrong position
+        ("qwen3", "l->heads.eps", "l->heads.eps + 1"),  # another norm
+        ("llama", "b->keep[kept] * W", "(b->keep[kept] - 1) * W"),  # the logits of the token before
+    ],
+)
+def test_c_that_is_wrong_would_be_noticed(
+    family: str, right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(transformer.SOURCE.with_name("vectors.h"), tmp_path)
+    monkeypatch.setattr(hf, "probe", lambda *a: None)  # which would refuse most of them
+
+    def error(name: str, text: str) -> float:
+        source = tmp_path / name
+        source.write_text(text, "utf-8")
+        monkeypatch.setattr(transformer, "SOURCE", source)
+        reference, todo = model(family, size=WIDE), sessions(12)
+        play(engine_of(reference, share_prefixes=False), todo)
+        return largest_error(reference, todo)
+
+    text = transformer.SOURCE.read_text("utf-8")
+    assert right in text and error("right.c", text) <= TOLERANCE
+    assert error("wrong.c", text.replace(right, wrong)) > 0.01
+
+
+def test_in_c_a_session_does_not_depend_on_the_others() -> None:
+    """Bit for bit: its tokens' log-probabilities are the same alone, and beside many in other slots."""
+    reference = model("qwen3", size=WIDE)
+    together, alone = sessions(24), sessions(24)
+    play(engine_of(reference, slots=9, share_prefixes=False), together, delay=4)
+    for name, session in alone.items():
+        play(engine_of(reference, slots=1, share_prefixes=False), {name: session})
+        said, before = ([(c.tokens, c.logp) for _, c in todo[name].spoken] for todo in (alone, together))
+        assert said == before
 
 
 def test_a_group_reads_its_prompt_once() -> None:

@@ -174,3 +174,18 @@ def test_the_program_tells_a_mistake_in_one_line(tmp_path: Path) -> None:
     said = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert said.returncode == 2 and not any(tmp_path.iterdir())
     assert said.stderr == "error: --seeds must be at least 2, not 1: a single run shows no spread\n"
+
+
+def test_a_comparison_whose_judge_is_an_earlier_run_goes_on(done: Path, tmp_path: Path) -> None:
+    """A run names the checkpoint that it was judged by; the comparison names the run."""
+    critic = {"kind": "critic", "run": str(done / "runs" / "自评-0")}
+    entrants = {"grpo": {"algo": "grpo"}, "adca": {"algo": "adca", "judge": critic}}
+    short = {"entrants": entrants, "claims": [], "env_steps": 40, "credit_episodes": 0, "pass_samples": 0}
+    plan = study(tmp_path, **short)
+    compare(plan, Console(file=io.StringIO()))
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").rglob("metrics.jsonl")}
+    compare(plan, Console(file=io.StringIO()))
+    assert len(before) == 4 and all(file.stat().st_mtime_ns == when for file, when in before.items())
+    other = study(tmp_path, **short | {"entrants": entrants | {"adca": {"algo": "adca", "judge": {"kind": "oracle"}}}})
+    with pytest.raises(UserError, match="was run with other settings"):
+        compare(other, Console(file=io.StringIO()))
