@@ -4,13 +4,14 @@
 
 Forward and backward of Self-AC with LoRA over one episode of 8 turns, as in ``selfac_cost.py``. Counted are the
 multiplications of the linear layers that the mathematics needs, nothing else: none of attention, none that are done
-twice. The limit is a plain product of two square matrices, timed in the same rounds. Exits with 1 where a share is
-below its condition.
+twice. The limit is a plain product of two square matrices (``@``), timed in the same rounds. On other makers'
+processors than Intel's that is MKL at half their width, so oneDNN's product stands beside it, without a condition.
+Exits with 1 where a share is below its condition.
 """
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from rich.console import Console
 from torch import nn
 
 from agents.model.actor_critic import ActorCritic
+from agents.model.attention.onednn_linear import able, times
 from agents.tree import Batch
 from agents.tree.packing import pack
 from benchmarks import timing, variants
@@ -62,6 +64,8 @@ class Share:
     limit: Spread
     """Of the plain product."""
     share: Spread
+    onednn: Spread | None = None
+    """Of the same product by oneDNN; None where it cannot be asked for one."""
 
 
 def operations(model: ActorCritic, batch: Batch) -> int:
@@ -96,15 +100,25 @@ def measure(size: str, settings: Limit) -> Share:
     generator = torch.Generator().manual_seed(0)
     one, other = (torch.randn(SIDE, SIDE, generator=generator) for _ in range(2))
     work = operations(model, batch)
-    times = timing.interleaved(
-        {"pass": lambda: variants.step(variants.packed, model, batch), "limit": lambda: one @ other},
-        settings.rounds,
-        warm=2,
-    )
-    speed = [work / seconds / 1e9 for seconds in times["pass"]]
-    limit = [2 * SIDE**3 / seconds / 1e9 for seconds in times["limit"]]
+    programs: dict[str, Callable[[], object]] = {
+        "pass": lambda: variants.step(variants.packed, model, batch),
+        "limit": lambda: one @ other,
+    }
+    if able():
+        programs["oneDNN"] = lambda: times(one, other)
+    taken = timing.interleaved(programs, settings.rounds, warm=2)
+    speed = [work / seconds / 1e9 for seconds in taken["pass"]]
+    limit, onednn = ([2 * SIDE**3 / seconds / 1e9 for seconds in taken.get(name, ())] for name in ("limit", "oneDNN"))
     share = [a / b for a, b in zip(speed, limit, strict=True)]
-    return Share(size, len(batch), work / 1e9, Spread.of(speed), Spread.of(limit), Spread.of(share))
+    return Share(
+        size,
+        len(batch),
+        work / 1e9,
+        Spread.of(speed),
+        Spread.of(limit),
+        Spread.of(share),
+        Spread.of(onednn) if onednn else None,
+    )
 
 
 def conditions(shares: list[Share]) -> Iterator[tuple[str, bool]]:
@@ -120,8 +134,9 @@ def main() -> int:
     timing.keep_memory()
     shares = [measure(size, settings) for size in settings.sizes]
     title = f"forward and backward, LoRA, {settings.turns} turns; {timing.hardware()}"
-    rows = ((s.size, s.tokens, f"{s.gflop:.2f}", s.speed, s.limit, s.share) for s in shares)
-    timing.print_table(title, ("model", "tokens", "GFLOP", "GFLOP/s", "limit, GFLOP/s", "share"), rows, console)
+    rows = ((s.size, s.tokens, f"{s.gflop:.2f}", s.speed, s.limit, s.share, s.onednn or "") for s in shares)
+    heads = ("model", "tokens", "GFLOP", "GFLOP/s", "limit, GFLOP/s", "share", "oneDNN, GFLOP/s")
+    timing.print_table(title, heads, rows, console)
     result = {"turns": settings.turns, "episodes": settings.episodes, "shares": [asdict(s) for s in shares]}
     return timing.finish(result, conditions(shares), settings.out, console)
 

@@ -61,14 +61,12 @@ class CompiledBody:
 
 
 def _layer(parts: LayerParts) -> Layer:
-    return Layer(
-        _norm(parts.before),
-        _norm(parts.after),
-        None if parts.heads is None else Norm(parts.heads[0].contiguous(), parts.heads[1]),
-        *(Product.of(*_stacked(modules)) for modules in (parts.read, parts.write, parts.open, parts.close)),
-        parts.scale,
-        parts.window,
+    heads = None if parts.heads is None else Norm(parts.heads[0].contiguous(), parts.heads[1])
+    read, write, open_, close = (
+        Product.of(*_stacked(modules)) for modules in (parts.read, parts.write, parts.open, parts.close)
     )
+    before, after = _norm(parts.before), _norm(parts.after)
+    return Layer(before, after, heads, read, write, open_, close, parts.scale, parts.window)
 
 
 def _norm(norm: Any) -> Norm:

@@ -1,6 +1,7 @@
 """How C gets compiled and loaded, and that it touches no memory that is not its own."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,16 @@ def test_a_library_of_another_user_is_not_loaded(fresh: Path, monkeypatch: pytes
         library.cache_clear()
     with pytest.raises(CompileError, match="belongs to another user"):
         library(tree_attention.SOURCE)
+
+
+@pytest.mark.parametrize("source", [tree_attention.SOURCE, transformer.SOURCE], ids=lambda path: path.stem)
+def test_no_warnings_for_any_width_of_vectors(source: Path, tmp_path: Path) -> None:
+    here = [(), ("-mavx2", "-mfma"), ("-mavx512f",)] if platform.machine() == "x86_64" else [()]
+    for flags in here:
+        strict = ["-Wall", "-Wextra", "-Werror", "-Wno-psabi"]  # no vector is passed between files
+        command = ["cc", *build.FLAGS, *flags, *strict, "-o", str(tmp_path / "x.so"), str(source), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_the_processor_has_a_name() -> None:

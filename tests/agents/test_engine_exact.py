@@ -116,7 +116,7 @@ def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> 
         ("mixed", "most(0, high - l->window)", "most(0, high - l->window - 3)"),  # the same, in a run
         ("qwen3", "b->cos + pos * D", "b->cos + pos / 2 * D"),  # a wrong position
         ("qwen3", "l->heads.eps", "l->heads.eps + 1"),  # another norm
-        ("llama", "b->keep[kept] * W", "(b->keep[kept] - 1) * W"),  # the logits of the token before
+        ("llama", "b->keep[kept] * W", "b->keep[kept] / 2 * W"),  # the logits of an earlier token
     ],
 )
 def test_c_that_is_wrong_would_be_noticed(
