@@ -2,9 +2,9 @@
 
     python benchmarks/stragglers.py
 
-Beside it the same step where all sessions attend together, over the length of the longest, as they did before they were
-put into bands of similar length. The tiny model's shape and that of 5M, random weights, process time, one thread. The
-condition is that the long session makes a step at most 1.3 times as long.
+Where C computes the step, each session attends over its own length. Beside it stand the same steps without C, where
+sessions attend in bands of similar length, and where all attend together, over the length of the longest. Random
+weights, process time, one thread. The condition is that the long session makes a step at most 1.3 times as long.
 """
 
 import sys
@@ -29,7 +29,9 @@ from benchmarks.timing import Spread, finish, interleaved, keep_memory, one_thre
 from benchmarks.variants import VOCABULARY, base_model
 
 AT_MOST = 1.3
-SHORT, LONG, TOGETHER = "64 short", "63 short, one long", "the same, attending together"
+SHORT, LONG = "64 short", "63 short, one long"
+PLAIN_SHORT, PLAIN_LONG = f"without C: {SHORT}", f"without C: {LONG}"
+TOGETHER = f"{PLAIN_LONG}, attending together"
 CAPACITY = 4096
 
 
@@ -82,15 +84,18 @@ def steps(engine: HFEngine, count: int, apart: bool = True) -> Callable[[], None
 
 def measure(settings: Stragglers, size: str, long: int) -> dict[str, Spread]:
     short = [settings.short] * settings.sessions
-    even, uneven, together = (decoding(size, lengths) for lengths in (short, [*short[1:], long], [*short[1:], long]))
-    programs = {
-        SHORT: steps(even, settings.steps),
-        LONG: steps(uneven, settings.steps),
-        TOGETHER: steps(together, settings.steps, apart=False),
-    }
+    mixed = [*short[1:], long]
+    programs = {SHORT: steps(decoding(size, short), settings.steps), LONG: steps(decoding(size, mixed), settings.steps)}
+    with patch("agents.engine.body.can_compile", lambda model: False):
+        programs |= {
+            PLAIN_SHORT: steps(decoding(size, short), settings.steps),
+            PLAIN_LONG: steps(decoding(size, mixed), settings.steps),
+            TOGETHER: steps(decoding(size, mixed), settings.steps, apart=False),
+        }
     times = interleaved(programs, settings.rounds)
     found = {f"{name}, ms a step": Spread.of([1000 * t / settings.steps for t in times[name]]) for name in programs}
-    return found | {f"{name} / {SHORT}": ratio(times[name], times[SHORT]) for name in (LONG, TOGETHER)}
+    pairs = (LONG, SHORT), (PLAIN_LONG, PLAIN_SHORT), (TOGETHER, PLAIN_SHORT)
+    return found | {f"{name} / {base}": ratio(times[name], times[base]) for name, base in pairs}
 
 
 def conditions(found: Mapping[tuple[str, int], Mapping[str, Spread]]) -> Iterator[tuple[str, bool]]:

@@ -100,7 +100,7 @@ static void turned(float *x, const float *cos, const float *sin, count D) {
 static void gated(const float *gate, const float *up, count n, float *to) {
     for (count i = 0; i < n; i += WIDTH) {
         vec x = load(gate + i), y = x * -LOG2_E;
-        store(to + i, x / (power(smaller(y, all(126))) + 1) * load(up + i));
+        store(to + i, x / (power(smaller(y, all(126.0f))) + 1.0f) * load(up + i));
     }
 }
 
