@@ -64,8 +64,8 @@ class Share:
     limit: Spread
     """Of the plain product."""
     share: Spread
-    onednn: Spread | None = None
-    """Of the same product by oneDNN; None where it cannot be asked for one."""
+    of_onednn: Spread | None = None
+    """Of the speed of the same product by oneDNN; None where it cannot be asked for one."""
 
 
 def operations(model: ActorCritic, batch: Batch) -> int:
@@ -109,7 +109,7 @@ def measure(size: str, settings: Limit) -> Share:
     taken = timing.interleaved(programs, settings.rounds, warm=2)
     speed = [work / seconds / 1e9 for seconds in taken["pass"]]
     limit, onednn = ([2 * SIDE**3 / seconds / 1e9 for seconds in taken.get(name, ())] for name in ("limit", "oneDNN"))
-    share = [a / b for a, b in zip(speed, limit, strict=True)]
+    share, of_onednn = ([a / b for a, b in zip(speed, rival, strict=False)] for rival in (limit, onednn))
     return Share(
         size,
         len(batch),
@@ -117,7 +117,7 @@ def measure(size: str, settings: Limit) -> Share:
         Spread.of(speed),
         Spread.of(limit),
         Spread.of(share),
-        Spread.of(onednn) if onednn else None,
+        Spread.of(of_onednn) if onednn else None,
     )
 
 
@@ -134,8 +134,8 @@ def main() -> int:
     timing.keep_memory()
     shares = [measure(size, settings) for size in settings.sizes]
     title = f"forward and backward, LoRA, {settings.turns} turns; {timing.hardware()}"
-    rows = ((s.size, s.tokens, f"{s.gflop:.2f}", s.speed, s.limit, s.share, s.onednn or "") for s in shares)
-    heads = ("model", "tokens", "GFLOP", "GFLOP/s", "limit, GFLOP/s", "share", "oneDNN, GFLOP/s")
+    rows = ((s.size, s.tokens, f"{s.gflop:.2f}", s.speed, s.limit, s.share, s.of_onednn or "") for s in shares)
+    heads = ("model", "tokens", "GFLOP", "GFLOP/s", "limit, GFLOP/s", "share", "of oneDNN's")
     timing.print_table(title, heads, rows, console)
     result = {"turns": settings.turns, "episodes": settings.episodes, "shares": [asdict(s) for s in shares]}
     return timing.finish(result, conditions(shares), settings.out, console)

@@ -39,7 +39,7 @@ from benchmarks.timing import Spread, finish, one_thread, print_table, ratio
 from benchmarks.variants import VOCABULARY, base_model
 
 VERSION = "1.16.0"
-AT_LEAST = 1.7
+AT_LEAST = 2.0
 """How many times as long as our step TRL's must take, on one group."""
 TRL, OURS = "TRL", "ours"
 

@@ -63,7 +63,7 @@ def _edges(sizes: list[int]) -> NDArray[np.int32]:
 def forward(
     query_THD: Tensor, key_TGD: Tensor, value_TGD: Tensor, seen: Stretches, window: int | None, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """(what every row reads [T, H, D], the norm of its weights [T, H]), both for ``backward``."""
+    """(what every row reads [T, H, D], the norm of its weights [T, H]), both for ``backward``. All are ``packed``."""
     inputs = [_heads(x) for x in (query_THD, key_TGD, value_TGD)]
     out_THD, norm_TH = query_THD.new_empty(query_THD.shape), query_THD.new_empty(query_THD.shape[:2])
 
@@ -72,7 +72,7 @@ def forward(
             byref(trees), *map(byref, inputs), scratch.data_ptr(), out_THD.data_ptr(), norm_TH.data_ptr()
         )
 
-    _in_parts(call, query_THD, key_TGD, seen, window, scale)
+    _in_parts(call, _parts(query_THD, seen, window), query_THD, key_TGD, seen, window, scale)
     return out_THD, norm_TH
 
 
@@ -88,23 +88,24 @@ def backward(
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients by query, key and value."""
-    grad_THD = _packed(grad_THD)
+    grad_THD, parts = packed(grad_THD), _parts(query_THD, seen, window)
     inputs, grad = [_heads(x) for x in (query_THD, key_TGD, value_TGD)], _heads(grad_THD)
     by_query_THD = query_THD.new_empty(query_THD.shape)
-    by_key, by_value = (key_TGD.new_empty(torch.get_num_threads(), *key_TGD.shape) for _ in range(2))
+    by_key_PTGD, by_value_PTGD = (key_TGD.new_empty(parts, *key_TGD.shape) for _ in range(2))
 
     def call(trees: _Trees, scratch: Tensor, part: int) -> None:
         _called().turnwise_backward(
             byref(trees), *map(byref, inputs), scratch.data_ptr(), out_THD.data_ptr(), norm_TH.data_ptr(), byref(grad),
-            by_query_THD.data_ptr(), by_key[part].data_ptr(), by_value[part].data_ptr(),
+            by_query_THD.data_ptr(), by_key_PTGD[part].data_ptr(), by_value_PTGD[part].data_ptr(),
         )  # fmt: skip
 
-    parts = _in_parts(call, query_THD, key_TGD, seen, window, scale)
-    by_key_TGD, by_value_TGD = (x[0] if parts == 1 else x[:parts].sum(0) for x in (by_key, by_value))
+    _in_parts(call, parts, query_THD, key_TGD, seen, window, scale)
+    by_key_TGD, by_value_TGD = (x[0] if parts == 1 else x.sum(0) for x in (by_key_PTGD, by_value_PTGD))
     return by_query_THD, by_key_TGD, by_value_TGD
 
 
-def _packed(x_THD: Tensor) -> Tensor:
+def packed(x_THD: Tensor) -> Tensor:
+    """The same, with the numbers of a head side by side."""
     return x_THD if x_THD.stride(-1) == 1 else x_THD.contiguous()
 
 
@@ -129,18 +130,24 @@ def _heads(x_THD: Tensor) -> _Heads:
     return _Heads(x_THD.data_ptr(), x_THD.stride(0), x_THD.stride(1))
 
 
+def _parts(query_THD: Tensor, seen: Stretches, window: int | None) -> int:
+    """How many parts are computed at once: as many as PyTorch has threads, and as the work pays for."""
+    T, H, D = query_THD.shape
+    width = seen.longest if window is None else min(window, seen.longest)
+    return max(1, min(torch.get_num_threads(), T * width * H * D // WORTH))
+
+
 def _in_parts(
     call: Callable[[_Trees, Tensor, int], None],
+    parts: int,
     query_THD: Tensor,
     key_TGD: Tensor,
     seen: Stretches,
     window: int | None,
     scale: float,
-) -> int:
-    """Calls for each part in a thread of its own, as many as PyTorch has and the work pays for; how many parts."""
+) -> None:
+    """Calls for each part, in a thread of its own."""
     T, H, D = query_THD.shape
-    width = seen.longest if window is None else min(window, seen.longest)
-    parts = max(1, min(torch.get_num_threads(), T * width * H * D // WORTH))
     arrays = [x.ctypes.data for x in (seen.first, seen.rows, seen.begin, seen.spans)]
 
     def one(part: int) -> None:
@@ -154,7 +161,6 @@ def _in_parts(
     one(0)
     for other in others:
         other.join()
-    return parts
 
 
 def _called() -> CDLL:

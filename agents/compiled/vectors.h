@@ -39,7 +39,7 @@ INLINE count least(count a, count b) { return a < b ? a : b; }
 INLINE count most(count a, count b) { return a > b ? a : b; }
 INLINE count whole(count n) { return (n + WIDTH - 1) / WIDTH * WIDTH; }
 
-/* 2 to the power of x, for x not above 0 by more than rounding; exactly 0 where it would be no normal number. */
+/* 2 to the power of x, for x up to 126; exactly 0 where it would be no normal number, and NaN where x is. */
 INLINE vec power(vec x) {
     const vec round = all(12582912.0f); /* 1.5 * 2^23: what is added to it loses its fraction */
     vec integer = x + round, f = x - (integer - round);
@@ -51,7 +51,7 @@ INLINE vec power(vec x) {
     y = y * f + 2.40226507e-1f;
     y = y * f + 6.93147181e-1f;
     y = y * f + 1.0f;
-    return (vec)(((bits)y + ((bits)integer << 23)) & (bits)(x > all(-126.0f)));
+    return (vec)(((bits)y + ((bits)integer << 23)) & ~(bits)(x <= all(-126.0f)));
 }
 
 /* -- products ----------------------------------------------------------------------------------------------------- */

@@ -130,6 +130,18 @@ def test_what_lies_between_numbers_does_not_matter() -> None:
     assert all(torch.equal(a.grad, b.grad) for a, b in zip(plain, strange, strict=True))
 
 
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["query", "key", "value"])
+def test_what_is_no_number_is_not_hidden(which: int) -> None:
+    """It reaches all rows that see it: a run that broke down must not look sound. A value may reach more, 0 times it."""
+    batch = pack(trees("forks"))
+    plan = CompiledPlan(batch.pos_T, batch.end_T)
+    inputs = [torch.ones(len(batch), 1, 16) for _ in range(3)]
+    inputs[which][7] = torch.nan
+    got = plan.attend(inputs[0], inputs[1], inputs[2], None, None).isnan().all(-1)[:, 0]
+    readers = torch.arange(len(batch)) == 7 if which == 0 else tree_mask(batch.end_T)[:, 7]
+    assert got[readers].all() and (which == 2 or not got[~readers].any())
+
+
 def test_the_same_row_gives_the_same_bits() -> None:
     batch = random_trees(7, 90)
     first, again = (attend(batch, width=64)[0] for _ in range(2))

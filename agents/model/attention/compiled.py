@@ -54,7 +54,7 @@ class _Attended(torch.autograd.Function):
         window: int | None,
         scale: float,
     ) -> Tensor:
-        inputs = [x if x.stride(-1) == 1 else x.contiguous() for x in (query_THD, key_TGD, value_TGD)]
+        inputs = [tree_attention.packed(x) for x in (query_THD, key_TGD, value_TGD)]
         out_THD, norm_TH = tree_attention.forward(inputs[0], inputs[1], inputs[2], seen, window, scale)
         ctx.save_for_backward(*inputs, out_THD, norm_TH)
         ctx.how = seen, window, scale
