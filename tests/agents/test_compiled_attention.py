@@ -132,7 +132,7 @@ def test_what_lies_between_numbers_does_not_matter() -> None:
 
 @pytest.mark.parametrize("which", [0, 1, 2], ids=["query", "key", "value"])
 def test_what_is_no_number_is_not_hidden(which: int) -> None:
-    """It reaches all rows that see it: a run that broke down must not look sound. A value may reach more, 0 times it."""
+    """It reaches all rows that see it: a run that broke down must not look sound. A value may reach more: 0 * NaN."""
     batch = pack(trees("forks"))
     plan = CompiledPlan(batch.pos_T, batch.end_T)
     inputs = [torch.ones(len(batch), 1, 16) for _ in range(3)]
