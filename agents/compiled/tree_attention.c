@@ -14,6 +14,9 @@ a block (a token has R of them), K keys of a block. Scores are powers of two.
 
 /* -- trees -------------------------------------------------------------------------------------------------------- */
 
+enum { AT_ONCE = 1024 };
+/* Keys of a block whose gradients are computed at once, so that they stay in the processor's cache. */
+
 typedef struct {
     count T, H, G, D;
     float scale;
@@ -36,7 +39,12 @@ INLINE count per_key(const Trees *z) { return z->H / z->G; }
 INLINE count block_tokens(const Trees *z) { return most(1, ROWS / per_key(z)); }
 INLINE count block_rows(const Trees *z) { return block_tokens(z) * per_key(z); }
 INLINE count score_step(const Trees *z) { return z->top + 2 * WIDTH; }
-INLINE count column_step(const Trees *z) { return z->T + 2 * WIDTH; }
+
+/* Keys turned, [panels, D, 2 TILE]: the second half of a panel is the first of the next, so that a tile that begins
+anywhere lies in one panel, and close together. */
+enum { TILE = ACROSS * WIDTH };
+INLINE count columns_size(const Trees *z) { return (z->T / TILE + 2) * z->D * 2 * TILE; }
+INLINE count column_of(const Trees *z, count place) { return place / TILE * z->D * 2 * TILE + place % TILE; }
 
 typedef struct {
     count chain, g, n;
@@ -89,21 +97,28 @@ static int next_block(const Trees *z, Turn *turn, count g, Block *b) {
 INLINE count head_of(const Trees *z, const Block *b, count i) { return b->g * per_key(z) + i % per_key(z); }
 INLINE count place_of(const Trees *z, const Block *b, count i) { return b->places[i / per_key(z)]; }
 
-/* The columns that row i of a block sees: from low to before high. */
-INLINE count high_of(const Trees *z, const Block *b, count i) { return b->seen + i / per_key(z) - b->from; }
-INLINE count low_of(const Trees *z, const Block *b, count i) { return most(0, high_of(z, b, i) - z->window); }
+/* The columns that row i of a block sees: from low to before high, if there are any. */
+INLINE count high_of(const Trees *z, const Block *b, count i) {
+    return most(0, least(b->seen + i / per_key(z), b->to) - b->from);
+}
+INLINE count low_of(const Trees *z, const Block *b, count i) {
+    return most(0, least(b->seen + i / per_key(z) - z->window, b->to) - b->from);
+}
 
-/* [T, E] of one head, and [D, T] in steps of ``column_step`` where ``columns`` is given. */
+/* [T, E] of one head, and the same turned. */
 static void laid_out(const Trees *z, Heads x, count head, float *rows, float *columns) {
-    count E = whole(z->D), step = column_step(z);
+    count E = whole(z->D);
+    memset(columns, 0, columns_size(z) * sizeof(float));
     for (count t = 0; t < z->T; t++) {
         memcpy(rows + t * E, row_of(x, t, head), z->D * sizeof(float));
         memset(rows + t * E + z->D, 0, (E - z->D) * sizeof(float));
     }
     for (count t0 = 0; t0 < z->T; t0 += WIDTH)
-        for (count d = 0; d < z->D; d++)
-            for (count t = t0; t < least(t0 + WIDTH, z->T); t++) columns[d * step + t] = rows[t * E + d];
-    for (count d = 0; d < z->D; d++) memset(columns + d * step + z->T, 0, (step - z->T) * sizeof(float));
+        for (count d = 0; d < z->D; d++) {
+            float *to = columns + column_of(z, t0) + d * 2 * TILE;
+            for (count t = t0; t < least(t0 + WIDTH, z->T); t++) to[t - t0] = rows[t * E + d];
+            if (t0 >= TILE) memcpy(to - z->D * 2 * TILE + TILE, to, WIDTH * sizeof(float));
+        }
 }
 
 /* [n, E]: the rows of a block. */
@@ -115,17 +130,17 @@ static void gathered(const Trees *z, const Block *b, Heads x, float *to) {
     }
 }
 
-/* [n, K] = block [n, E] times columns [D, T] at the block's keys. */
+/* [n, K] = block [n, E] times what is turned in columns, at the block's keys. */
 static void against(const Trees *z, const Block *b, const float *block, const float *columns, float *scores) {
     for (Stretch s = before(z, b); next(z, b, &s); )
-        product(0, b->n, s.length, z->D, block, whole(z->D), 1, columns + s.place, column_step(z), scores + s.column,
-                score_step(z));
+        for (count k = 0; k < s.length; k += TILE)
+            product(0, b->n, least(TILE, s.length - k), z->D, block, whole(z->D), 1,
+                    columns + column_of(z, s.place + k), 2 * TILE, scores + s.column + k, score_step(z));
 }
 
-/* [n, E] = weights [n, K] times rows [T, E] at the block's keys. */
+/* [n, E] += weights [n, K] times rows [T, E] at the block's keys. */
 static void weighed(const Trees *z, const Block *b, const float *weights, const float *rows, float *to) {
     count E = whole(z->D);
-    memset(to, 0, b->n * E * sizeof(float));
     for (Stretch s = before(z, b); next(z, b, &s); )
         for (count k = 0; k < s.length; k += DEEP)
             product(1, b->n, E, least(DEEP, s.length - k), weights + s.column + k, score_step(z), 1,
@@ -143,7 +158,7 @@ static void spread(const Trees *z, const Block *b, const float *weights, const f
 
 /* Numbers that a call needs to write to. */
 count turnwise_scratch(const Trees *z) {
-    return 2 * z->D * column_step(z) + 4 * z->T * whole(z->D) + 2 * block_rows(z) * score_step(z) +
+    return 2 * columns_size(z) + 4 * z->T * whole(z->D) + 2 * block_rows(z) * score_step(z) +
            3 * block_rows(z) * whole(z->D);
 }
 
@@ -151,7 +166,7 @@ count turnwise_scratch(const Trees *z) {
 void turnwise_forward(const Trees *z, const Heads *query, const Heads *key, const Heads *value, float *scratch, float *out,
                       float *norm) {
     count E = whole(z->D);
-    float *columns = scratch, *keys = columns + z->D * column_step(z), *values = keys + z->T * E,
+    float *columns = scratch, *keys = columns + columns_size(z), *values = keys + z->T * E,
           *block = values + z->T * E, *result = block + block_rows(z) * E, *scores = result + block_rows(z) * E;
     for (count g = 0; g < z->G; g++) {
         laid_out(z, *value, g, values, columns);
@@ -164,6 +179,7 @@ void turnwise_forward(const Trees *z, const Heads *query, const Heads *key, cons
             for (count i = 0; i < b.n; i++)
                 sums[i] = softened(scores + i * score_step(z), low_of(z, &b, i), high_of(z, &b, i), b.to - b.from,
                                    z->scale * LOG2_E, norm + place_of(z, &b, i) * z->H + head_of(z, &b, i));
+            memset(result, 0, b.n * E * sizeof(float));
             weighed(z, &b, scores, values, result);
             for (count i = 0; i < b.n; i++) {
                 float *to = out + (place_of(z, &b, i) * z->H + head_of(z, &b, i)) * z->D, share = 1 / sums[i];
@@ -178,8 +194,8 @@ void turnwise_backward(const Trees *z, const Heads *query, const Heads *key, con
                        const float *out, const float *norm, const Heads *grad, float *by_query, float *by_key,
                        float *by_value) {
     count E = whole(z->D), n = block_rows(z);
-    float *key_columns = scratch, *value_columns = key_columns + z->D * column_step(z),
-          *keys = value_columns + z->D * column_step(z), *values = keys + z->T * E, *key_sums = values + z->T * E,
+    float *key_columns = scratch, *value_columns = key_columns + columns_size(z),
+          *keys = value_columns + columns_size(z), *values = keys + z->T * E, *key_sums = values + z->T * E,
           *value_sums = key_sums + z->T * E, *block = value_sums + z->T * E, *outer = block + n * E,
           *result = outer + n * E, *weights = result + n * E, *slopes = weights + n * score_step(z);
     for (count g = 0; g < z->G; g++) {
@@ -190,23 +206,33 @@ void turnwise_backward(const Trees *z, const Heads *query, const Heads *key, con
         for (Block b; next_block(z, &turn, g, &b); ) {
             gathered(z, &b, *query, block);
             gathered(z, &b, *grad, outer);
-            against(z, &b, block, key_columns, weights);
-            against(z, &b, outer, value_columns, slopes);
+            float along[b.n];
             for (count i = 0; i < b.n; i++) {
-                count at = place_of(z, &b, i) * z->H + head_of(z, &b, i), end = b.to - b.from;
-                float *weight = weights + i * score_step(z), *slope = slopes + i * score_step(z), along = 0;
-                for (count d = 0; d < z->D; d++) along += out[at * z->D + d] * outer[i * E + d];
-                for (count j = 0; j < end; j += WIDTH) {
-                    vec x = power(load(weight + j) * (z->scale * LOG2_E) - norm[at]);
-                    store(weight + j, x);
-                    store(slope + j, x * (load(slope + j) - along) * z->scale);
-                }
-                for (count j = 0; j < low_of(z, &b, i); j++) weight[j] = slope[j] = 0;
-                for (count j = high_of(z, &b, i); j < end; j++) weight[j] = slope[j] = 0;
+                const float *read = out + (place_of(z, &b, i) * z->H + head_of(z, &b, i)) * z->D;
+                along[i] = 0;
+                for (count d = 0; d < z->D; d++) along[i] += read[d] * outer[i * E + d];
             }
-            spread(z, &b, weights, outer, value_sums);
-            spread(z, &b, slopes, block, key_sums);
-            weighed(z, &b, slopes, keys, result);
+            memset(result, 0, b.n * E * sizeof(float));
+            for (Block some = b; some.from < b.to; some.from = some.to) {
+                some.to = least(some.from + AT_ONCE, b.to);
+                against(z, &some, block, key_columns, weights);
+                against(z, &some, outer, value_columns, slopes);
+                for (count i = 0; i < b.n; i++) {
+                    float *weight = weights + i * score_step(z), *slope = slopes + i * score_step(z);
+                    float power_i = norm[place_of(z, &b, i) * z->H + head_of(z, &b, i)];
+                    count low = low_of(z, &some, i), high = high_of(z, &some, i), end = some.to - some.from;
+                    for (count j = 0; j < end; j += WIDTH) {
+                        vec x = power(load(weight + j) * (z->scale * LOG2_E) - power_i);
+                        store(weight + j, x);
+                        store(slope + j, x * (load(slope + j) - along[i]) * z->scale);
+                    }
+                    for (count j = 0; j < low; j++) weight[j] = slope[j] = 0;
+                    for (count j = high; j < end; j++) weight[j] = slope[j] = 0;
+                }
+                spread(z, &some, weights, outer, value_sums);
+                spread(z, &some, slopes, block, key_sums);
+                weighed(z, &some, slopes, keys, result);
+            }
             for (count i = 0; i < b.n; i++)
                 memcpy(by_query + (place_of(z, &b, i) * z->H + head_of(z, &b, i)) * z->D, result + i * E,
                        z->D * sizeof(float));
