@@ -32,7 +32,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from agent_envs.cache import cache_dir
-from agents.compiled import tree_attention
 from runners.command_line.interrupts import importing
 from runners.command_line.parse import parse
 from runners.command_line.plain import dump_json
@@ -140,6 +139,8 @@ def processor() -> Iterator[Finding]:
 
 
 def compiler() -> Iterator[Finding]:
+    from agents.compiled import tree_attention
+
     if why_not := tree_attention.missing():
         text = f"none, since {why_not}: small models train more slowly on a CPU"
         yield Finding("C kernels", Status.NOTE, text, "sudo apt-get install gcc libc6-dev")

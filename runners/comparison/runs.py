@@ -19,8 +19,7 @@ from runners.command_line.plain import differences, plain
 from runners.comparison.entrants import PlannedRun
 from runners.comparison.processes import ProcessJob
 from runners.run_folder import checkpoint
-from runners.run_folder.runs import is_run, read_run
-from runners.training.start import resolved
+from runners.run_folder.runs import is_run, read_run, resolved
 
 PROGRAMS = Path(__file__).resolve().parent.parent
 SUMMARY, CREDIT = "summary.json", "credit.json"

@@ -93,6 +93,21 @@ def locate(path: Path, console: Console) -> tuple[SavedRun, Path]:
     return run, path
 
 
+def resolved(settings: RunSettings, console: Console) -> RunSettings:
+    """The same settings, with the very checkpoints of the runs that they name."""
+    train, judge = settings.train, settings.judge
+    if train.init_from is not None:
+        earlier, chosen = locate(train.init_from, console)
+        settings = replace(settings, train=replace(train, init_from=chosen))
+        if earlier.train.env != train.env:
+            console.print(f"init-from: trained on {earlier.train.envs!r}, goes on with {train.envs!r}")
+        elif earlier.settings.env != settings.env:
+            console.print(f"init-from: trained on {train.envs!r} with other settings")
+    if judge is not None and judge.run is not None:
+        settings = replace(settings, judge=replace(judge, run=locate(judge.run, console)[1]))
+    return settings
+
+
 def base_of(settings: RunSettings, console: Console, device: str, dtype: str | None = None) -> BaseSpec:
     """The base model of a run with these settings; the tiny model is made first where it is missing."""
     with importing():

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,7 +15,7 @@ from runners.command_line.plain import differences, dump_json, finite
 from runners.run_folder import checkpoint
 from runners.run_folder.checkpoint import STATE
 from runners.run_folder.folder import fresh_folder
-from runners.run_folder.runs import BASE, CONFIG, SavedRun, locate, read_run
+from runners.run_folder.runs import BASE, CONFIG, SavedRun, read_run, resolved
 from runners.settings import pretrained
 from runners.settings.run_settings import RunSettings
 from runners.training.generators import seed_all
@@ -89,18 +88,3 @@ def other_settings(run: SavedRun, checkpoint: Path) -> Iterator[str]:
     changed = [] if then is None else list(differences(then, finite(run.settings.plain())))
     if changed:
         yield f"{run.folder / CONFIG} was changed, and the run goes on with what it says now: {', '.join(changed)}"
-
-
-def resolved(settings: RunSettings, console: Console) -> RunSettings:
-    """The same settings, with the very checkpoints of the runs that they name."""
-    train, judge = settings.train, settings.judge
-    if train.init_from is not None:
-        earlier, chosen = locate(train.init_from, console)
-        settings = replace(settings, train=replace(train, init_from=chosen))
-        if earlier.train.env != train.env:
-            console.print(f"init-from: trained on {earlier.train.envs!r}, goes on with {train.envs!r}")
-        elif earlier.settings.env != settings.env:
-            console.print(f"init-from: trained on {train.envs!r} with other settings")
-    if judge is not None and judge.run is not None:
-        settings = replace(settings, judge=replace(judge, run=locate(judge.run, console)[1]))
-    return settings
