@@ -12,7 +12,8 @@ STUCK = 2
 """Updates in a row without anything to learn, after which that is said."""
 UNFAILED = 3
 """Updates in a row in which nothing failed but by being cut off, after which that is said."""
-
+WAITS = 0.3
+"""Of an update's time: how much the wait for environments must take, beside half of the time of playing."""
 SLOW = 3
 """Times the seconds of learning: from where on another engine is worth while."""
 
@@ -84,14 +85,15 @@ class Advisor:
                 "[bold]more than half of the judged episodes got no labels[/] (judge_unparsed) and learn from their "
                 "outcome alone: see docs/judges.md",
             )
-        if self.train.exact and not self.train.ahead and row["seconds_env"] > 0.5 * row["seconds_rollout"]:
+        learning = row.get("seconds_forward", 0.0) + row.get("seconds_update", 0.0)
+        waits = row["seconds_env"] > max(0.5 * row["seconds_rollout"], WAITS * (row["seconds_rollout"] + learning))
+        if self.train.exact and not self.train.ahead and waits:
             yield (
                 "waiting",
                 "[bold]the engine waits for environments more than half of the time:[/] raise --envs.processes, or set "
                 "--no-exact: slow environments then delay no others, but the run's last bits depend on timing",
             )
 
-        learning = row.get("seconds_forward", 0.0) + row.get("seconds_update", 0.0)
         if self.gpu and self.train.engine == "hf" and row["seconds_rollout"] - row["seconds_env"] > SLOW * learning:
             yield (
                 "engine",

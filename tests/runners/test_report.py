@@ -214,3 +214,18 @@ def test_slow_sampling_on_a_gpu_is_said_once(gpu: bool, engine: str, rollout: fl
     for _ in range(2):
         advisor.look_at({**HEALTHY, **times})
     assert out.getvalue().count("--engine vllm") == said
+
+
+@pytest.mark.parametrize(
+    ("waited", "rollout", "learned", "said"),
+    [(0.6, 1.0, 0.2, 1), (0.4, 1.0, 0.2, 0), (0.6, 1.0, 1.5, 0), (0.9, 1.0, 1.5, 1)],
+    ids=["most of it", "less than half", "of little", "of much"],
+)
+def test_waiting_for_environments_is_said_where_it_costs(
+    waited: float, rollout: float, learned: float, said: int
+) -> None:
+    out = io.StringIO()
+    advisor = Advisor(Train(), Console(file=out, width=500))
+    for _ in range(2):
+        advisor.look_at({**HEALTHY, "seconds_env": waited, "seconds_rollout": rollout, "seconds_update": learned})
+    assert out.getvalue().count("waits for environments") == said
