@@ -86,7 +86,7 @@ def measure(settings: Stragglers, size: str, long: int) -> dict[str, Spread]:
     short = [settings.short] * settings.sessions
     mixed = [*short[1:], long]
     programs = {SHORT: steps(decoding(size, short), settings.steps), LONG: steps(decoding(size, mixed), settings.steps)}
-    with patch("agents.engine.body.can_compile", lambda model: False):
+    with patch("agents.engine.body.can_compile", lambda: False):
         programs |= {
             PLAIN_SHORT: steps(decoding(size, short), settings.steps),
             PLAIN_LONG: steps(decoding(size, mixed), settings.steps),

@@ -7,14 +7,21 @@ P columns of a panel.
 from collections.abc import Sequence
 from ctypes import CDLL, POINTER, Structure, byref, c_float, c_ssize_t, c_void_p
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from agents.compiled.build import library, why_not
+from agents.compiled.threads import in_threads
 
 SOURCE = Path(__file__).with_name("transformer.c")
+WORTH = 1 << 25
+"""Multiplications of a call that pay for a further thread."""
 
 
 def missing() -> str:
@@ -82,6 +89,8 @@ class Transformer:
         self, sizes: Sizes, layers: Sequence[Layer], norm: Norm, head: Product, cos: Tensor, sin: Tensor
     ) -> None:
         self._held = (layers, norm, head, cos, sin)  # what the structures point at
+        products = [head, *(product for one in layers for product in (one.read, one.write, one.open, one.close))]
+        self._weight = sum(product.panels.numel() for product in products)
         self._features = head.features
         self._layers = (_Layer * len(layers))(*map(_layer, layers))
         self._body = _Body(
@@ -100,16 +109,40 @@ class Transformer:
     ) -> Tensor:
         """[N, V]: the logits at ``keep_N`` (None: all), which ascend. ``x_TW`` is overwritten, and ``cached``, the keys
         and values of each layer, then have all T tokens; none lies beyond ``longest``."""
-        body, called = self._body, _called()
-        body.T, body.C = len(x_TW), cached[0][0].shape[2]
-        body.N, body.keep = (body.T, None) if keep_N is None else (len(keep_N), keep_N.data_ptr())
-        body.row, body.pos = row_T.data_ptr(), pos_T.data_ptr()
+        called, N = _called(), len(x_TW) if keep_N is None else len(keep_N)
         for layer, (keys, values) in zip(self._layers, cached, strict=True):
             layer.keys, layer.values = keys.data_ptr(), values.data_ptr()
-        scratch = x_TW.new_empty(called.turnwise_body_scratch(byref(body), longest))
-        logits = x_TW.new_empty(body.N, -(-self._features // called.turnwise_panel()) * called.turnwise_panel())
-        called.turnwise_body(byref(body), self._layers, longest, x_TW.data_ptr(), scratch.data_ptr(), logits.data_ptr())
+        logits = x_TW.new_empty(N, -(-self._features // called.turnwise_panel()) * called.turnwise_panel())
+
+        def part(a: int, b: int) -> None:
+            body = _Body.from_buffer_copy(self._body)
+            body.T, body.C = b - a, cached[0][0].shape[2]
+            body.row, body.pos = row_T[a:b].data_ptr(), pos_T[a:b].data_ptr()
+            at, end, kept = a, b, None
+            if keep_N is not None:
+                at, end = (int(x) for x in torch.searchsorted(keep_N, torch.tensor([a, b])))
+                kept = keep_N[at:end] - a
+                body.keep = kept.data_ptr()
+            body.N = end - at
+            scratch = x_TW.new_empty(called.turnwise_body_scratch(byref(body), longest))
+            called.turnwise_body(
+                byref(body), self._layers, longest, x_TW[a:b].data_ptr(), scratch.data_ptr(), logits[at:end].data_ptr()
+            )
+
+        edges = self._edges(row_T)
+        in_threads([partial(part, a, b) for a, b in pairwise(edges)])
         return logits[:, : self._features]
+
+    def _edges(self, row_T: Tensor) -> list[int]:
+        """Where the tokens are cut into parts that are computed at once, each of whole sessions: the same bits in any
+        number of parts."""
+        T = len(row_T)
+        parts = min(torch.get_num_threads(), T * self._weight // WORTH)
+        if parts <= 1:
+            return [0, T]
+        begins = np.append(np.flatnonzero(np.diff(row_T.numpy())) + 1, T)
+        wanted = T * np.arange(1, parts) // parts
+        return sorted({0, T, *begins[np.searchsorted(begins, wanted)].tolist()})
 
 
 # -- the structures of the source -------------------------------------------------------------------------------------

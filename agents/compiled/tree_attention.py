@@ -6,8 +6,8 @@ Legend: T tokens, H heads, G key heads, D width of a head, P parts that are comp
 from collections.abc import Callable, Sequence
 from ctypes import CDLL, POINTER, Structure, byref, c_float, c_ssize_t, c_void_p
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agents.compiled.build import library, why_not
+from agents.compiled.threads import in_threads
 
 SOURCE = Path(__file__).with_name("tree_attention.c")
 WORTH = 1 << 24
@@ -155,12 +156,7 @@ def _in_parts(
         trees = _Trees(T, H, G, D, scale, window or T, chains, seen.longest, *arrays, part, parts)
         call(trees, query_THD.new_empty(_called().turnwise_scratch(byref(trees))), part)
 
-    others = [Thread(target=one, args=(part,)) for part in range(1, parts)]
-    for other in others:
-        other.start()
-    one(0)
-    for other in others:
-        other.join()
+    in_threads([partial(one, part) for part in range(parts)])
 
 
 def _called() -> CDLL:

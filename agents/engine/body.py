@@ -114,7 +114,7 @@ def body_of(model: PreTrainedModel) -> Body | CompiledBody | None:
     family = family_of(model)
     if family is None:
         return None
-    return CompiledBody(model, family) if can_compile(model) else Body(model, family)
+    return CompiledBody(model, family) if can_compile() else Body(model, family)
 
 
 @torch.no_grad()

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from agents.compiled import transformer
+from agents.compiled.transformer import Transformer
 from agents.engine import Engine, Request, body, hf
 from agents.engine.body import Body, body_of
 from agents.engine.cache import CachePlan
@@ -56,7 +57,7 @@ def test_many_turns_and_refills_equal_a_plain_forward(
     if how == "transformers":
         monkeypatch.setattr(hf, "body_of", lambda model: None)
     elif how == "in few operations":
-        monkeypatch.setattr(body, "can_compile", lambda model: False)
+        monkeypatch.setattr(body, "can_compile", lambda: False)
     reference = model(family, size=size)
     engine = engine_of(reference, share_prefixes=False)
     assert (how in engine.describe()) == (how != "transformers" and family != "mistral")
@@ -84,7 +85,7 @@ def test_few_active_rows_of_many(slots: int) -> None:
 @pytest.mark.parametrize("broken", ["decode", "run", "window", "position", "its position"])
 def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative controls: garbage behind a row, the future, keys behind the window, a wrong position."""
-    monkeypatch.setattr(body, "can_compile", lambda model: False)
+    monkeypatch.setattr(body, "can_compile", lambda: False)
     reference = model("mistral" if broken in ("window", "its position") else "llama")
     engine = engine_of(reference, share_prefixes=False)
     decode_mask, run_mask = Band.mask, CachePlan.run_mask
@@ -147,6 +148,30 @@ def test_in_c_a_session_does_not_depend_on_the_others() -> None:
         play(engine_of(reference, slots=1, share_prefixes=False), {name: session})
         said, before = ([(c.tokens, c.logp) for _, c in todo[name].spoken] for todo in (alone, together))
         assert said == before
+
+
+@pytest.mark.parametrize("threads", [2, 3, 9])
+def test_in_c_threads_change_no_bit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformer, "WORTH", 1)
+    reference, before, edges, parts = model("qwen3", size=WIDE), torch.get_num_threads(), Transformer._edges, []
+
+    def seen(body: Transformer, row_T: Tensor) -> list[int]:
+        parts.append(len(found := edges(body, row_T)) - 1)
+        return found
+
+    def said(count: int) -> list[list[tuple[tuple[int, ...], tuple[float, ...]]]]:
+        torch.set_num_threads(count)
+        todo = sessions(24)
+        play(engine_of(reference, slots=9), todo, delay=4)
+        return [[(c.tokens, c.logp) for _, c in session.spoken] for session in todo.values()]
+
+    monkeypatch.setattr(Transformer, "_edges", seen)
+    try:
+        alone, most_alone = said(1), max(parts)
+        at_once = said(threads)
+    finally:
+        torch.set_num_threads(before)
+    assert alone == at_once and (most_alone, max(parts)) == (1, threads)
 
 
 def test_a_group_reads_its_prompt_once() -> None:
