@@ -13,9 +13,9 @@ key head, D width of a head, V vocabulary, C positions of a cache row.
 
 #include "vectors.h"
 
-enum { CHUNK = 192, PANEL = WIDTH * ACROSS, DEEPER = 256, FEW = 6 };
-/* Rows that are taken through a layer at once; columns of a panel of weights; rows of a panel that are used at once;
-queries of a session that are worth turning its keys for. */
+enum { CHUNK = 192, DEEPER = 256, FEW = 6 };
+/* Rows that are taken through a layer at once; rows of a panel of weights that are used at once; queries of a session
+that are worth turning its keys for. */
 
 typedef long long place;
 

@@ -40,11 +40,10 @@ INLINE count block_tokens(const Trees *z) { return most(1, ROWS / per_key(z)); }
 INLINE count block_rows(const Trees *z) { return block_tokens(z) * per_key(z); }
 INLINE count score_step(const Trees *z) { return z->top + 2 * WIDTH; }
 
-/* Keys turned, [panels, D, 2 TILE]: the second half of a panel is the first of the next, so that a tile that begins
+/* Keys turned, [panels, D, 2 PANEL]: the second half of a panel is the first of the next, so that a tile that begins
 anywhere lies in one panel, and close together. */
-enum { TILE = ACROSS * WIDTH };
-INLINE count columns_size(const Trees *z) { return (z->T / TILE + 2) * z->D * 2 * TILE; }
-INLINE count column_of(const Trees *z, count place) { return place / TILE * z->D * 2 * TILE + place % TILE; }
+INLINE count columns_size(const Trees *z) { return (z->T / PANEL + 2) * z->D * 2 * PANEL; }
+INLINE count column_of(const Trees *z, count place) { return place / PANEL * z->D * 2 * PANEL + place % PANEL; }
 
 typedef struct {
     count chain, g, n;
@@ -105,19 +104,24 @@ INLINE count low_of(const Trees *z, const Block *b, count i) {
     return most(0, least(b->seen + i / per_key(z) - z->window, b->to) - b->from);
 }
 
-/* [T, E] of one head, and the same turned. */
-static void laid_out(const Trees *z, Heads x, count head, float *rows, float *columns) {
+/* [T, E] of one head. */
+static void laid_out(const Trees *z, Heads x, count head, float *rows) {
     count E = whole(z->D);
-    memset(columns, 0, columns_size(z) * sizeof(float));
     for (count t = 0; t < z->T; t++) {
         memcpy(rows + t * E, row_of(x, t, head), z->D * sizeof(float));
         memset(rows + t * E + z->D, 0, (E - z->D) * sizeof(float));
     }
+}
+
+/* What was laid out, turned. */
+static void turned(const Trees *z, const float *rows, float *columns) {
+    count E = whole(z->D);
+    memset(columns, 0, columns_size(z) * sizeof(float));
     for (count t0 = 0; t0 < z->T; t0 += WIDTH)
         for (count d = 0; d < z->D; d++) {
-            float *to = columns + column_of(z, t0) + d * 2 * TILE;
+            float *to = columns + column_of(z, t0) + d * 2 * PANEL;
             for (count t = t0; t < least(t0 + WIDTH, z->T); t++) to[t - t0] = rows[t * E + d];
-            if (t0 >= TILE) memcpy(to - z->D * 2 * TILE + TILE, to, WIDTH * sizeof(float));
+            if (t0 >= PANEL) memcpy(to - z->D * 2 * PANEL + PANEL, to, WIDTH * sizeof(float));
         }
 }
 
@@ -133,9 +137,9 @@ static void gathered(const Trees *z, const Block *b, Heads x, float *to) {
 /* [n, K] = block [n, E] times what is turned in columns, at the block's keys. */
 static void against(const Trees *z, const Block *b, const float *block, const float *columns, float *scores) {
     for (Stretch s = before(z, b); next(z, b, &s); )
-        for (count k = 0; k < s.length; k += TILE)
-            product(0, b->n, least(TILE, s.length - k), z->D, block, whole(z->D), 1,
-                    columns + column_of(z, s.place + k), 2 * TILE, scores + s.column + k, score_step(z));
+        for (count k = 0; k < s.length; k += PANEL)
+            product(0, b->n, least(PANEL, s.length - k), z->D, block, whole(z->D), 1,
+                    columns + column_of(z, s.place + k), 2 * PANEL, scores + s.column + k, score_step(z));
 }
 
 /* [n, E] += weights [n, K] times rows [T, E] at the block's keys. */
@@ -169,8 +173,9 @@ void turnwise_forward(const Trees *z, const Heads *query, const Heads *key, cons
     float *columns = scratch, *keys = columns + columns_size(z), *values = keys + z->T * E,
           *block = values + z->T * E, *result = block + block_rows(z) * E, *scores = result + block_rows(z) * E;
     for (count g = 0; g < z->G; g++) {
-        laid_out(z, *value, g, values, columns);
-        laid_out(z, *key, g, keys, columns);
+        laid_out(z, *value, g, values);
+        laid_out(z, *key, g, keys);
+        turned(z, keys, columns);
         Turn turn = {0, 0, 0};
         for (Block b; next_block(z, &turn, g, &b); ) {
             gathered(z, &b, *query, block);
@@ -199,8 +204,10 @@ void turnwise_backward(const Trees *z, const Heads *query, const Heads *key, con
           *value_sums = key_sums + z->T * E, *block = value_sums + z->T * E, *outer = block + n * E,
           *result = outer + n * E, *weights = result + n * E, *slopes = weights + n * score_step(z);
     for (count g = 0; g < z->G; g++) {
-        laid_out(z, *value, g, values, value_columns);
-        laid_out(z, *key, g, keys, key_columns);
+        laid_out(z, *value, g, values);
+        laid_out(z, *key, g, keys);
+        turned(z, values, value_columns);
+        turned(z, keys, key_columns);
         memset(key_sums, 0, 2 * z->T * E * sizeof(float));
         Turn turn = {0, 0, 0};
         for (Block b; next_block(z, &turn, g, &b); ) {

@@ -17,8 +17,8 @@ enum { WIDTH = 4, DOWN = 6, ACROSS = 4 };
 #endif
 /* Numbers of a vector; rows and vectors of a tile, whose sums have to fit the registers. */
 
-enum { ROWS = 24, DEEP = 128 };
-/* Rows that are taken at once, and how many of the inner side of a product. */
+enum { PANEL = WIDTH * ACROSS, ROWS = 24, DEEP = 128 };
+/* Columns of a tile; rows that are taken at once, and how many of the inner side of a product. */
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -22,27 +22,18 @@ from transformers import PreTrainedModel
 
 from agents.engine.cache import CachePlan, attend
 from agents.engine.compiled_body import CompiledBody, can_compile
-from agents.engine.families import Family, LayerParts, family_of
+from agents.engine.families import Family, KnownBody, LayerParts, family_of
 from agents.model.attention.onednn_linear import WideLinear, usable
 
 
-class Body:
+class Body(KnownBody):
     """Computes what ``model``, whose code is that of ``family``, would. `body_of` makes it."""
 
     how = "in few operations a layer"
 
-    def __init__(self, model: PreTrainedModel, family: Family) -> None:
-        self._model, self._family = model, family
-        self._weights = list(model.parameters())
-        self._stamp = -1
-        self._layers: list[_Layer] = []
-
     def __call__(self, token_T: Tensor, pos_T: Tensor, plan: CachePlan, keep_N: Tensor | None) -> Tensor:
         """[N, V]: the logits at the tokens ``keep_N`` (None: all); the cache then holds all T tokens."""
-        stamp = sum(weight._version for weight in self._weights)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._copy()
+        self.follow()
         x = embedding(token_T, self._embedding)
         cos_T1D, sin_T1D = (part[0].unsqueeze(1) for part in self._rotary(x[None], pos_T[None]))
         sin_T1D[..., : sin_T1D.shape[-1] // 2].neg_()  # what the second half adds to the first has another sign

@@ -11,12 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
-from transformers import PreTrainedModel
 
 from agents.compiled import transformer
 from agents.compiled.transformer import Layer, Norm, Product, Sizes, Transformer
 from agents.engine.cache import CachePlan
-from agents.engine.families import Family, LayerParts
+from agents.engine.families import KnownBody, LayerParts
 
 
 def can_compile() -> bool:
@@ -24,24 +23,16 @@ def can_compile() -> bool:
     return not transformer.missing()
 
 
-class CompiledBody:
+class CompiledBody(KnownBody):
     """Computes what ``model``, whose code is that of ``family``, would."""
 
     how = "in C for this processor"
 
-    def __init__(self, model: PreTrainedModel, family: Family) -> None:
-        self._model, self._family = model, family
-        self._weights = list(model.parameters())
-        self._stamp = -1
-        self._length = 0
-
     def __call__(self, token_T: Tensor, pos_T: Tensor, plan: CachePlan, keep_N: Tensor | None) -> Tensor:
         """[N, V]: the logits at the tokens ``keep_N`` (None: all); the cache then holds all T tokens."""
         cache = plan.cache
-        stamp = sum(weight._version for weight in self._weights)
-        if (stamp, cache.max_length) != (self._stamp, self._length):
-            self._stamp, self._length = stamp, cache.max_length
-            self._copy()
+        self._length = cache.max_length  # an engine has one cache
+        self.follow()
         cached = [cache.of(index, self._sizes, self._embedding) for index in self._indices]
         return self._body(embedding(token_T, self._embedding), plan.row_T, pos_T, keep_N, cached, plan.longest)
 

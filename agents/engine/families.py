@@ -95,3 +95,21 @@ def _fits(layer: Any, family: Family, plain: tuple[type, ...]) -> bool:
         and all(isinstance(norm, Norm) for norm in norms)
         and all(type(product) in plain for product in products)
     )
+
+
+class KnownBody:
+    """What computes a model of a known family, by copies of its weights; `follow` makes them anew when they change."""
+
+    def __init__(self, model: PreTrainedModel, family: Family) -> None:
+        self._model, self._family = model, family
+        self._weights = list(model.parameters())
+        self._stamp = -1
+
+    def follow(self) -> None:
+        stamp = sum(weight._version for weight in self._weights)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._copy()
+
+    def _copy(self) -> None:
+        raise NotImplementedError

@@ -2,6 +2,7 @@
 
 import sys
 from ctypes import CDLL
+from unittest.mock import patch
 
 import torch
 from engine_cases import FAMILIES, SIZE, WIDE, engine_of, largest_error, model, play, sessions
@@ -36,9 +37,8 @@ def engines() -> None:
 def main(source: str, library: str) -> None:
     loaded = CDLL(library)
     module, run = {"tree_attention": (tree_attention, trees), "transformer": (transformer, engines)}[source]
-    module.library = lambda source: loaded  # type: ignore[attr-defined]
-    module.why_not = lambda source: ""  # type: ignore[attr-defined]
-    run()
+    with patch.multiple(module, library=lambda source: loaded, why_not=lambda source: ""):
+        run()
     print("nothing was touched that should not be")
 
 
