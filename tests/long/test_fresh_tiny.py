@@ -1,5 +1,6 @@
-"""A tiny model that is made here plays as well as the one of the package, within the intervals of both."""
+"""A tiny model that is made here plays as well as the one of the package, but for the spread between such models."""
 
+import math
 from functools import partial
 
 import pytest
@@ -20,6 +21,9 @@ from runners.loading.base_model import BaseSpec, load_base
 from runners.statistics.intervals import Interval
 
 TASKS = 400
+BETWEEN = 0.02
+"""Standard deviation of success between models that differ in their seed or processor alone. Measured on puzzle: seven
+of them had 0.235 to 0.330, a deviation of 0.030, of which the choice of tasks explains 0.022."""
 
 
 def success(name: str, source: str) -> Interval:
@@ -32,7 +36,9 @@ def success(name: str, source: str) -> Interval:
 
 
 def apart(one: Interval, other: Interval) -> bool:
-    return one.high < other.low or other.high < one.low
+    """Further from each other than 99 of 100 pairs of models that were made alike."""
+    by_tasks = [(interval.high - interval.low) / (2 * 1.96) for interval in (one, other)]
+    return abs(one.mean - other.mean) > 2.58 * math.hypot(*by_tasks, BETWEEN, BETWEEN)
 
 
 def made(name: str, **settings: int) -> str:

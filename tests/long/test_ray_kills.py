@@ -150,7 +150,8 @@ def test_kills_of_all_kinds_lose_no_episode(tmp_path: Path, nodes: Nodes) -> Non
     assert killed == KILLS
 
     found = events(folder)
-    assert found["dispatched"] == found["trained"] + found["dropped"], "each once, and none is lost"
+    dropped = found.get("dropped", Counter())  # none, where no kill met a host in the middle of an episode
+    assert found["dispatched"] == found["trained"] + dropped, "each once, and none is lost"
     assert set(found["dispatched"].values()) == {1} and len(found["trained"]) > 0.9 * UPDATES * 16
     assert max(lags(folder)) <= 1
     own = [NAMES["host"], NAMES["rank"], NAMES["worker"]]
