@@ -52,7 +52,7 @@ class WorkersCost:
 
     env: str = "wiki"
     """Environment to play, with its tiny model."""
-    episodes: int = 512
+    episodes: int = 2048
     """Episodes of a measurement: enough portions that the wait for the last one weighs little."""
     portion: int = 32
     """Episodes that a worker plays side by side."""
