@@ -8,6 +8,7 @@ each play all of the jobs at once: what they gain over one is what this machine 
 of a busy machine say little: the load is recorded. Exits with 1 when a condition fails.
 """
 
+import gc
 import hashlib
 import os
 import sys
@@ -115,6 +116,7 @@ def measure(settings: WorkersCost, console: Console) -> dict[str, Spread]:
             opened.append(workers.close)
             programs[name] = Measured(workers, adapter)
             programs[name].play(jobs, settings.portion)  # untimed
+        gc.freeze()  # as a training run does
         sync, both = [], []
         for _ in range(settings.rounds):
             for name in (ONE, TWO, PROCESS):

@@ -4,6 +4,7 @@ Both ends are this program, joined by a private socket, so messages are pickled;
 its own host's boundary as JSON before it gets here.
 """
 
+import gc
 import pickle
 import time
 import traceback
@@ -73,6 +74,7 @@ def serve(channel: Channel) -> None:
         setup: WorkerSetup = pickle.loads(channel.recv_bytes())
         torch.set_num_threads(setup.threads)
         worker = setup.make()
+        gc.freeze()  # what was loaded stays: collections need not look at it again
         tell("done", worker.engine.describe())
         while True:
             method, *arguments = pickle.loads(channel.recv_bytes())
