@@ -28,6 +28,12 @@ VERDICTS = (
     "one of several, by Holm's method. *Corrected* says what then still holds, at 0.025. Beside the bootstrap, ratios "
     "and shares have Fieller's interval; a dash: it has no bounds."
 )
+SHORT = ("auc", "auc_tokens", "auc_seconds", "final_sampled", "final_greedy")
+"""Measures of the short table: learning at equal steps, tokens and seconds, and where it led."""
+SHORT_NOTE = (
+    "Areas are at equal environment steps, sampled tokens and seconds. **Bold**: better than {baseline}, in pairs of "
+    "runs of one seed, so that the interval of the difference excludes 0. *Italic*: worse."
+)
 DIFFERENCES = (
     "Runs of the same seed are compared. **Bold**: the interval excludes 0 and the entrant is better than the "
     "baseline. *Italic*: it is worse."
@@ -52,6 +58,7 @@ def markdown(result: Findings, pictures: Mapping[str, Sequence[tuple[str, str]]]
         f"{', '.join(names)} on {literal(result.settings['compare']['env'])}: {len(result.seeds)} seeds each, "
         f"{result.env_steps:,} environment steps a run, the same tasks. The baseline is {literal(result.baseline)}.",
         *_claims(result),
+        *_short(result),
         "## Success along the way",
         drawn["curves"],
         "## Measures",
@@ -98,9 +105,9 @@ def _credit(
 ) -> list[str]:
     parts = [f"## {title}", CREDIT_NOTE.format(baseline=literal(baseline))]
     for when, figures in credit.items():
-        rows = [[TITLES[key], *map(cell, figures[key].values())] for key in figures]
-        who = map(literal, next(iter(figures.values())))
-        parts += [f"### {when} policy", markdown_table(["", *who], rows)]
+        who = next(iter(figures.values()))
+        rows = [[literal(name), *(cell(values[name]) for values in figures.values())] for name in who]
+        parts += [f"### {when} policy", markdown_table(["", *(TITLES[key] for key in figures)], rows)]
     return [
         *parts,
         *([pictures] if pictures else []),
@@ -119,11 +126,28 @@ def _claims(result: Findings) -> list[str]:
     return ["## Claims", table, VERDICTS] if rows else []
 
 
+def _short(result: Findings) -> list[str]:
+    """One row an entrant."""
+    rows, keys = [], [key for key in SHORT if key in result.keys]
+    for name in result.figures:
+        row = [literal(name)]
+        for key in keys:
+            one, difference = measure_of(key), result.differences[key].get(name)
+            row.append(_marked(cell(result.means[key][name], one.form), difference, one))
+        rows.append(row)
+    table = markdown_table(["", *(measure_of(key).title for key in keys)], rows)
+    return ["## In short", table, SHORT_NOTE.format(baseline=literal(result.baseline))]
+
+
 def _difference(value: Interval | None, measure: Measure) -> str:
-    text = cell(value, measure.form, sign=True)
-    if value is None or not measure.better or value.low <= 0 <= value.high:
+    return _marked(cell(value, measure.form, sign=True), value, measure)
+
+
+def _marked(text: str, difference: Interval | None, measure: Measure) -> str:
+    """``text`` of an entrant that is better or worse than the baseline by this difference."""
+    if difference is None or not measure.better or difference.low <= 0 <= difference.high:
         return text
-    return f"**{text}**" if value.mean * measure.better > 0 else f"*{text}*"
+    return f"**{text}**" if difference.mean * measure.better > 0 else f"*{text}*"
 
 
 def flow(settings: object) -> str:

@@ -100,6 +100,8 @@ def test_everyone_played_the_same_and_all_of_it_is_written(done: Path) -> None:
     text = (done / "report.md").read_text("utf-8")
     assert "| area under the curve |" in text and r"\<b\>更好\</b\>" in text and "## Credit accuracy\n" in text
     assert "## Credit accuracy by the policy's own values\n" in text
+    short = text.partition("## In short\n")[2].partition("\n##")[0]
+    assert "\n| grpo | 0." in short and "\n| 自评 | " in short
 
 
 def test_what_is_finished_is_not_done_again(done: Path) -> None:

@@ -15,6 +15,7 @@ from runners.comparison import pictures
 from runners.comparison.claims import Claim, ClaimKind, Verdict, judge, judge_all, read_claims, verdict
 from runners.comparison.curves import Clock, History, area, area_between, binned, reached, read_history
 from runners.comparison.findings import Findings, turn_by_turn
+from runners.comparison.markdown import _short
 from runners.comparison.measures import measured, task_figures
 from runners.comparison.report import page
 from runners.comparison.tuning import candidates
@@ -325,3 +326,18 @@ def test_a_picture_is_part_of_the_page_and_keeps_names_as_text(tmp_path: Path) -
     assert pictures.draw(result, tmp_path) == files and text == (tmp_path / "pictures" / "auc.svg").read_text("utf-8")
     html = page("\n".join(f"![{about}]({name})" for about, name in files["curves"]), tmp_path)
     assert html.count("src='data:image/svg+xml;base64,") == len(files["curves"]) == 4
+
+
+def test_the_short_table_has_a_row_for_each_entrant_and_marks_what_is_certain() -> None:
+    better, worse, open_ = Interval(0.1, 0.05, 0.2), Interval(-0.1, -0.2, -0.05), Interval(0.1, -0.1, 0.2)
+    names = ["base", "a*b", "low", "open"]
+    result = replace(
+        compared(names), differences={"auc": dict(zip(names[1:], (better, worse, open_), strict=True))}, judged=()
+    )
+    head, _, *rows, note = [line for line in "\n".join(_short(result)).splitlines()[1:] if line]
+    text = "0.500 [0.400, 0.600]"
+    assert head == "|  | area under the curve |"
+    assert rows == [
+        f"| base | {text} |", rf"| a\*b | **{text}** |", f"| low | *{text}* |", f"| open | {text} |",
+    ]  # fmt: skip
+    assert "better than base" in note
