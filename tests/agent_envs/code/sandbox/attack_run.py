@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +26,7 @@ from typing import Any, Self
 from attack_list import ATTACKS
 from attacks import TIGHT, Attack, Seen, said
 
-from agent_envs.code.sandbox import Limits, Sandbox, SandboxFault, SandboxUnavailable, warm
+from agent_envs.code.sandbox import Limits, Sandbox, SandboxFault, SandboxUnavailable, Status, warm
 from agent_envs.code.sandbox.choose import open_sandbox
 from agent_envs.code.sandbox.zygote import linux, reach
 
@@ -136,6 +137,14 @@ def descendants(pid: int) -> set[int]:
 def outcome(sandbox: Sandbox, attack: Attack, *, control: bool = False) -> str:
     """What got through; "" when the attack was held."""
     limits: Limits = attack.limits(wide=control)
+    got, late = _tried(sandbox, attack, limits, control)
+    if late:  # on a busy machine a short limit may end before the program begins
+        got, _ = _tried(sandbox, attack, replace(limits, seconds=limits.seconds * 5), control)
+    return got
+
+
+def _tried(sandbox: Sandbox, attack: Attack, limits: Limits, control: bool) -> tuple[str, bool]:
+    """One try: what got through, and whether the limit of time ended it before it had done what it is to do."""
     with World() as world:
         own_first = sandbox.capabilities.backend in ("namespace", "docker")
         given = world.given(attack, control=control, own_first=own_first)
@@ -143,12 +152,13 @@ def outcome(sandbox: Sandbox, attack: Attack, *, control: bool = False) -> str:
         try:
             result = sandbox.run(["python", "-c", attack.source()], stdin=json.dumps(given).encode(), limits=limits)
         except SandboxFault as fault:
-            return f"fault of the sandbox: {fault}"
+            return f"fault of the sandbox: {fault}", False
         after = world.look() | {"took": time.monotonic() - started}
         try:
-            return attack.judge(Seen(result, said(result), sandbox.capabilities, limits, after))
+            return attack.judge(Seen(result, said(result), sandbox.capabilities, limits, after)), False
         except (AssertionError, KeyError) as error:
-            return f"NOT RUN: {error!r} {result.status} {result.exit_code} {result.signal} {result.stderr[-300:]!r}"
+            told = f"NOT RUN: {error!r} {result.status} {result.exit_code} {result.signal} {result.stderr[-300:]!r}"
+            return told, result.status is Status.TIMEOUT
 
 
 def outcomes(backend: str) -> dict[str, Any]:

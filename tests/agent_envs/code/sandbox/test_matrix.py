@@ -7,9 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import attack_run
 import matrix
 import pytest
+from attacks import Attack, told
 from matrix import PROGRAMS, TRIALS
+
+from agent_envs.code.sandbox.choose import open_sandbox
 
 pytestmark = pytest.mark.walls
 
@@ -66,3 +70,10 @@ def test_what_did_not_run_or_got_through_is_told() -> None:
     for name, got in ((_ALL[0], "NOT RUN: it did not"), (_ALL[1], "it did"), (known, "")):
         assert set(matrix.through("docker", {"outcomes": {**outcomes, known: "it did", name: got}})) == {name}
     assert matrix.through("docker", {"outcomes": {**outcomes, known: "NOT RUN"}}) == {known: "NOT RUN"}
+
+
+@pytest.mark.parametrize(("naps", "outcome"), [(0.8, ""), (30, "NOT RUN: ")])
+def test_what_the_limit_ends_before_it_has_tried_has_a_second_try_and_no_third(naps: float, outcome: str) -> None:
+    slow = Attack("slow", f"time.sleep({naps})\nsay(tried=False)\n", told("tried", "it did"), seconds=0.6)
+    with open_sandbox("unsafe-process", workers=1) as sandbox:
+        assert attack_run.outcome(sandbox, slow)[:9] == outcome
