@@ -145,7 +145,8 @@ class Chat:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of any ids, control tokens included."""
-        return self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        # What the tokenizer's own method comes to, without the look at every id that it takes.
+        return self.tokenizer.backend_tokenizer.decode(list(tokens), skip_special_tokens=False)
 
     @property
     def thought_ends(self) -> ThoughtEnds:

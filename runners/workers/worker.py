@@ -37,6 +37,7 @@ class Worker:
         merged: bool = False,
     ) -> None:
         self.settings, self.chat, self.critic = settings, chat, critic
+        self.player = settings.agent.player()
         length = settings.react.max_tokens
         self.engine = settings.engine.open(
             Opening(model, source, chat.stop_ids, length, settings.slots, model.device, merged=merged)
@@ -81,7 +82,7 @@ class Worker:
             self.chat,
             spec.jobs,
             self.settings.react,
-            player=self.settings.agent.player(),
+            player=self.player,
             plan=spec.plan,
             search=spec.search,
             scorer=self.scorer(spec.search),
