@@ -88,8 +88,8 @@ class ActorCritic(Adapted):
             raise ModelError(f"temperature {temperature} and chunk {chunk} must be positive")
         supported.check_config(model)
         supported.dispatch(model)
-        make_lean(model)
         self.attention, self.how = choose(attention, model)
+        make_lean(model, compiled=self.attention == Attention.COMPILED)
         self.lora, self.critic = lora, critic
         self.temperature, self.chunk = temperature, chunk
         self.counters = Counters()

@@ -1,7 +1,8 @@
 """Norms and gated MLPs of transformers in fewer operations, which is what small models spend their time on.
 
 Invariant: the numbers and gradients of the layer's own code up to rounding. Only layers whose code is, to the letter,
-that of Llama's are taken, in whatever family they are; every other one stays as it is.
+that of Llama's are taken, in whatever family they are; every other one stays as it is. What C computes (`layers`),
+PyTorch computes where it cannot.
 
 Legend: N rows, D width.
 """
@@ -16,16 +17,20 @@ from torch.nn.functional import rms_norm, silu
 from transformers.activations import SiLUActivation
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
 
+from agents.compiled import layers
 from agents.model.known_code import same_code
 
 
-def make_lean(model: nn.Module) -> None:
-    """Has the layers of ``model`` that are known compute so. Weights stay as they are."""
+def make_lean(model: nn.Module, *, compiled: bool = False) -> None:
+    """Has the layers of ``model`` that are known compute so, ``compiled`` in C where it can be. Weights stay."""
+    compiled = compiled and not layers.missing()
     for module in model.modules():
         own: Any = type(module)
         for lean, known in _KNOWN:
             if not issubclass(own, lean) and same_code(own, known):
                 module.__class__ = _mixed(lean, own)
+        if isinstance(module, Norm | Gated):
+            module.compiled = compiled
 
 
 @cache
@@ -37,14 +42,19 @@ def _mixed(lean: Any, own: Any) -> type:
 class Norm(nn.Module):
     """The root mean square norm of Llama and of many others."""
 
+    compiled: bool = False
+
     def forward(self, x: Tensor) -> Tensor:
         weight_D: Any = self.weight
         if {x.dtype, weight_D.dtype} == {torch.bfloat16} and x.is_cuda:
             return rms_norm(x, weight_D.shape, weight_D, self.variance_epsilon)  # type: ignore[arg-type]
         if {x.dtype, weight_D.dtype} != {torch.float32} or weight_D.requires_grad:
             return super().forward(x)
+        compiled = self.compiled and layers.fits(x)
         if torch.is_grad_enabled() and x.requires_grad:
-            return _Normed.apply(x, weight_D, self.variance_epsilon)
+            return _Normed.apply(x, weight_D, self.variance_epsilon, compiled)
+        if compiled:
+            return layers.norm(x, weight_D, self.variance_epsilon)[0]  # type: ignore[arg-type]
         return (x * _inverse(x, self.variance_epsilon)).mul_(weight_D)  # type: ignore[arg-type]
 
 
@@ -56,30 +66,42 @@ def _inverse(x_ND: Tensor, eps: float) -> Tensor:
 
 class _Normed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_ND: Tensor, weight_D: Tensor, eps: float) -> Tensor:
-        inverse_N = _inverse(x_ND, eps)
+    def forward(ctx: Any, x_ND: Tensor, weight_D: Tensor, eps: float, compiled: bool) -> Tensor:
+        ctx.compiled = compiled
+        if compiled:
+            out_ND, inverse_N = layers.norm(x_ND, weight_D, eps)
+        else:
+            inverse_N = _inverse(x_ND, eps)
+            out_ND = (x_ND * inverse_N).mul_(weight_D)
         ctx.save_for_backward(x_ND, weight_D, inverse_N)
-        return (x_ND * inverse_N).mul_(weight_D)
+        return out_ND
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_ND: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad_ND: Tensor) -> tuple[Tensor, None, None, None]:
         x_ND, weight_D, inverse_N = ctx.saved_tensors
+        if ctx.compiled:
+            return layers.norm_backward(grad_ND, x_ND, weight_D, inverse_N), None, None, None
         out_ND = grad_ND * weight_D
         along_N = torch.linalg.vecdot(out_ND, x_ND).unsqueeze(-1).div_(x_ND.shape[-1]).mul_(inverse_N**3)
-        return out_ND.mul_(inverse_N).addcmul_(x_ND, along_N, value=-1), None, None
+        return out_ND.mul_(inverse_N).addcmul_(x_ND, along_N, value=-1), None, None, None
 
 
 class Gated(nn.Module):
     """The MLP of Llama and of many others: silu(gate) * up, then down."""
+
+    compiled: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
         own: Any = self
         if not self.swish:
             return super().forward(x)
         gate, up = own.gate_proj(x), own.up_proj(x)
+        compiled = self.compiled and layers.fits(gate, up)
         if torch.is_grad_enabled() and (gate.requires_grad or up.requires_grad):
-            inner = _Swish.apply(gate, up)
+            inner = _Swish.apply(gate, up, compiled)
+        elif compiled:
+            inner = layers.gate(gate, up)
         else:
             inner = silu(gate, inplace=True).mul_(up)
         return own.down_proj(inner)
@@ -95,15 +117,18 @@ class _Swish(torch.autograd.Function):
     """silu(gate) * up."""
 
     @staticmethod
-    def forward(ctx: Any, gate: Tensor, up: Tensor) -> Tensor:
+    def forward(ctx: Any, gate: Tensor, up: Tensor, compiled: bool) -> Tensor:
+        ctx.compiled = compiled
         ctx.save_for_backward(gate, up)
-        return silu(gate).mul_(up)
+        return layers.gate(gate, up) if compiled else silu(gate).mul_(up)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         gate, up = ctx.saved_tensors
-        return torch.ops.aten.silu_backward(grad * up, gate), silu(gate).mul_(grad)
+        if ctx.compiled:
+            return *layers.gate_backward(grad, gate, up), None
+        return torch.ops.aten.silu_backward(grad * up, gate), silu(gate).mul_(grad), None
 
 
 _KNOWN: tuple[tuple[Any, Any], ...] = ((Norm, LlamaRMSNorm), (Gated, LlamaMLP))

@@ -1,0 +1,81 @@
+/* Root mean square norms and gates of transformers, forwards and backwards: every number is read once.
+
+Legend: N rows, D width.
+*/
+
+#include "vectors.h"
+
+/* Does what is given for each vector of n numbers, from number i on; k is WIDTH, and less for what is left at the end. */
+#define EACH(n, ...)                                                                                                   \
+    {                                                                                                                  \
+        count i = 0;                                                                                                   \
+        for (; i + WIDTH <= (n); i += WIDTH) {                                                                         \
+            const count k = WIDTH;                                                                                     \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+        if (i < (n)) {                                                                                                 \
+            const count k = (n) - i;                                                                                   \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
+
+INLINE vec some(const float *from, count k) {
+    if (k == WIDTH) return load(from);
+    vec x = all(0);
+    memcpy(&x, from, 4 * k);
+    return x;
+}
+
+INLINE void put(float *to, vec x, count k) {
+    if (k == WIDTH) store(to, x);
+    else memcpy(to, &x, 4 * k);
+}
+
+INLINE float total(vec x) {
+    float sum = 0;
+    for (int j = 0; j < WIDTH; j++) sum += x[j];
+    return sum;
+}
+
+/* -- silu(gate) * up ---------------------------------------------------------------------------------------------- */
+
+INLINE vec sigmoid(vec x) { return 1.0f / (1.0f + power(smaller(x * -LOG2_E, all(126.0f)))); }
+
+void turnwise_gate(count n, const float *gate, const float *up, float *out) {
+    EACH(n, {
+        vec x = some(gate + i, k);
+        put(out + i, x * sigmoid(x) * some(up + i, k), k);
+    })
+}
+
+void turnwise_gate_back(count n, const float *grad, const float *gate, const float *up, float *by_gate, float *by_up) {
+    EACH(n, {
+        vec x = some(gate + i, k), s = sigmoid(x), given = some(grad + i, k);
+        put(by_up + i, given * x * s, k);
+        put(by_gate + i, given * some(up + i, k) * s * (1.0f + x * (1.0f - s)), k);
+    })
+}
+
+/* -- x / rms(x) * weight ------------------------------------------------------------------------------------------ */
+
+void turnwise_norm(count N, count D, float eps, const float *x, const float *weight, float *out, float *inverse) {
+    for (count row = 0; row < N; row++, x += D, out += D) {
+        vec squares = all(0);
+        EACH(D, {
+            vec here = some(x + i, k);
+            squares += here * here;
+        })
+        float by = inverse[row] = 1.0f / sqrtf(total(squares) / D + eps);
+        EACH(D, put(out + i, some(x + i, k) * by * some(weight + i, k), k);)
+    }
+}
+
+void turnwise_norm_back(count N, count D, const float *grad, const float *x, const float *weight, const float *inverse,
+                        float *by_x) {
+    for (count row = 0; row < N; row++, x += D, grad += D, by_x += D) {
+        vec along = all(0);
+        EACH(D, along += some(grad + i, k) * some(weight + i, k) * some(x + i, k);)
+        float by = inverse[row], less = total(along) / D * by * by * by;
+        EACH(D, put(by_x + i, some(grad + i, k) * some(weight + i, k) * by - some(x + i, k) * less, k);)
+    }
+}

@@ -1,0 +1,72 @@
+"""Norms and gates by ``layers.c``: the same on tensors.
+
+Legend: N rows, D width; gates are of any shape.
+"""
+
+from ctypes import CDLL, c_float, c_ssize_t, c_void_p
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from agents.compiled.build import library, why_not
+
+SOURCE = Path(__file__).with_name("layers.c")
+
+
+def missing() -> str:
+    """Why it cannot be called here, to follow "since"; empty where it can."""
+    return why_not(SOURCE)
+
+
+def fits(*tensors: Tensor) -> bool:
+    """Whether they are float32 on a CPU of which PyTorch uses one thread, as the C does."""
+    here = all(x.dtype == torch.float32 and x.device.type == "cpu" for x in tensors)
+    return here and torch.get_num_threads() == 1
+
+
+def gate(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) * up."""
+    gate, up = gate.contiguous(), up.contiguous()
+    out = torch.empty_like(gate)
+    _called().turnwise_gate(gate.numel(), gate.data_ptr(), up.data_ptr(), out.data_ptr())
+    return out
+
+
+def gate_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients by gate and up."""
+    inputs = [x.contiguous() for x in (grad, gate, up)]
+    by_gate, by_up = torch.empty_like(inputs[1]), torch.empty_like(inputs[2])
+    _called().turnwise_gate_back(grad.numel(), *(x.data_ptr() for x in (*inputs, by_gate, by_up)))
+    return by_gate, by_up
+
+
+def norm(x_ND: Tensor, weight_D: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """(x over its root mean square, times the weight; one over the root mean square [N])."""
+    x_ND, width = x_ND.contiguous(), x_ND.shape[-1]
+    out_ND, inverse_N = torch.empty_like(x_ND), x_ND.new_empty(x_ND.shape[:-1])
+    pointers = (x.data_ptr() for x in (x_ND, weight_D.contiguous(), out_ND, inverse_N))
+    _called().turnwise_norm(inverse_N.numel(), width, eps, *pointers)
+    return out_ND, inverse_N
+
+
+def norm_backward(grad_ND: Tensor, x_ND: Tensor, weight_D: Tensor, inverse_N: Tensor) -> Tensor:
+    """The gradient by x."""
+    inputs = [x.contiguous() for x in (grad_ND, x_ND, weight_D, inverse_N)]
+    by_x_ND = torch.empty_like(inputs[1])
+    _called().turnwise_norm_back(inverse_N.numel(), x_ND.shape[-1], *(x.data_ptr() for x in (*inputs, by_x_ND)))
+    return by_x_ND
+
+
+def _called() -> CDLL:
+    """The library, whose functions know their arguments."""
+    found = library(SOURCE)
+    if not found.turnwise_gate.argtypes:
+        size, numbers = c_ssize_t, c_void_p
+        found.turnwise_gate.argtypes = (size, *[numbers] * 3)
+        found.turnwise_gate_back.argtypes = (size, *[numbers] * 5)
+        found.turnwise_norm.argtypes = (size, size, c_float, *[numbers] * 4)
+        found.turnwise_norm_back.argtypes = (size, size, *[numbers] * 5)
+        for function in ("gate", "gate_back", "norm", "norm_back"):
+            getattr(found, f"turnwise_{function}").restype = None
+    return found
