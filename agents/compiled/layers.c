@@ -1,6 +1,6 @@
-/* Root mean square norms and gates of transformers, forwards and backwards: every number is read once.
+/* Root mean square norms, gates and scores of tokens, forwards and backwards, without anything that is kept on the way.
 
-Legend: N rows, D width.
+Legend: N rows, D width, V vocabulary.
 */
 
 #include "vectors.h"
@@ -77,5 +77,42 @@ void turnwise_norm_back(count N, count D, const float *grad, const float *x, con
         EACH(D, along += some(grad + i, k) * some(weight + i, k) * some(x + i, k);)
         float by = inverse[row], less = total(along) / D * by * by * by;
         EACH(D, put(by_x + i, some(grad + i, k) * some(weight + i, k) * by - some(x + i, k) * less, k);)
+    }
+}
+
+/* -- log softmax(logits)[token], and the entropy of softmax(logits) ------------------------------------------------ */
+
+/* *norm is the logarithm of the sum of the exponentials. */
+void turnwise_score(count N, count V, const float *logits, const ptrdiff_t *token, float *logp, float *entropy,
+                    float *norm) {
+    for (count row = 0; row < N; row++, logits += V) {
+        float top = -INFINITY, sum = 0, along = 0;
+        for (count j = 0; j < V; j++) top = logits[j] > top ? logits[j] : top;
+        vec sums = all(0), alongs = all(0);
+        count j = 0;
+        for (; j + WIDTH <= V; j += WIDTH) {
+            vec below = larger(load(logits + j) - top, all(-1e5f)), x = power(below * LOG2_E); /* -1e5: 0 * -inf is NaN */
+            sums += x;
+            alongs += x * below;
+        }
+        for (; j < V; j++) {
+            float below = fmaxf(logits[j] - top, -1e5f), x = exp2f(below * LOG2_E);
+            sum += x;
+            along += x * below;
+        }
+        sum += total(sums);
+        float log_sum = logf(sum);
+        norm[row] = top + log_sum;
+        logp[row] = logits[token[row]] - top - log_sum;
+        entropy[row] = log_sum - (along + total(alongs)) / sum;
+    }
+}
+
+void turnwise_score_back(count N, count V, const float *grad, const float *logits, const ptrdiff_t *token,
+                         const float *norm, float *by_logits) {
+    for (count row = 0; row < N; row++, logits += V, by_logits += V) {
+        float by = grad[row], less = norm[row];
+        EACH(V, put(by_logits + i, -by * power((some(logits + i, k) - less) * LOG2_E), k);)
+        by_logits[token[row]] += by;
     }
 }

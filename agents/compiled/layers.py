@@ -1,6 +1,6 @@
-"""Norms and gates by ``layers.c``: the same on tensors.
+"""Norms, gates and scores of tokens by ``layers.c``: the same on tensors.
 
-Legend: N rows, D width; gates are of any shape.
+Legend: N rows, D width, V vocabulary; gates are of any shape.
 """
 
 from ctypes import CDLL, c_float, c_ssize_t, c_void_p
@@ -58,6 +58,27 @@ def norm_backward(grad_ND: Tensor, x_ND: Tensor, weight_D: Tensor, inverse_N: Te
     return by_x_ND
 
 
+def score(logits_NV: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(log-probability of each token, entropy in nats, norm: the logarithm of the sum of the exponentials).
+
+    The tokens must lie within the vocabulary.
+    """
+    logits_NV, (N, V) = logits_NV.contiguous(), logits_NV.shape
+    out_3N = logits_NV.new_empty(3, N)
+    pointers = (x.data_ptr() for x in (logits_NV, token_N.contiguous(), *out_3N))
+    _called().turnwise_score(N, V, *pointers)
+    logp_N, entropy_N, norm_N = out_3N
+    return logp_N, entropy_N, norm_N
+
+
+def score_backward(grad_N: Tensor, logits_NV: Tensor, token_N: Tensor, norm_N: Tensor) -> Tensor:
+    """The gradient by the logits, of the log-probabilities."""
+    inputs = [x.contiguous() for x in (grad_N, logits_NV, token_N, norm_N)]
+    by_logits_NV = torch.empty_like(inputs[1])
+    _called().turnwise_score_back(*logits_NV.shape, *(x.data_ptr() for x in (*inputs, by_logits_NV)))
+    return by_logits_NV
+
+
 def _called() -> CDLL:
     """The library, whose functions know their arguments."""
     found = library(SOURCE)
@@ -67,6 +88,7 @@ def _called() -> CDLL:
         found.turnwise_gate_back.argtypes = (size, *[numbers] * 5)
         found.turnwise_norm.argtypes = (size, size, c_float, *[numbers] * 4)
         found.turnwise_norm_back.argtypes = (size, size, *[numbers] * 5)
-        for function in ("gate", "gate_back", "norm", "norm_back"):
+        found.turnwise_score.argtypes = found.turnwise_score_back.argtypes = (size, size, *[numbers] * 5)
+        for function in ("gate", "gate_back", "norm", "norm_back", "score", "score_back"):
             getattr(found, f"turnwise_{function}").restype = None
     return found

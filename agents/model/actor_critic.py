@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from agents.compiled import layers
 from agents.model import supported
 from agents.model.adapter_io import Adapted
 from agents.model.attention.backends import choose, plan_of
@@ -25,6 +26,7 @@ from agents.model.attention.interface import NAME, RowPlan, marker_mask
 from agents.model.lean_layers import make_lean
 from agents.model.lora import AUTO, with_lora
 from agents.model.settings import Attention, CriticSettings, LoraSettings
+from agents.model.token_scores import token_scores
 from agents.model.value_head import calibrate, value_head, wide
 from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
@@ -32,7 +34,6 @@ from agents.tree import Batch, Forward
 __all__ = ["ActorCritic", "Counters", "CriticSettings", "LoraSettings", "ModelError"]
 
 LORA, SMALL_HEAD = LoraSettings(), CriticSettings()
-ENTROPY_ROWS = 64  # at a time: what is thrown away again should fit a cache
 MOST_ROWS, MOST_LOGITS = 4096, 2**26
 """Of logits that are in memory at once: rows, and numbers (a quarter of a gigabyte)."""
 
@@ -89,7 +90,8 @@ class ActorCritic(Adapted):
         supported.check_config(model)
         supported.dispatch(model)
         self.attention, self.how = choose(attention, model)
-        make_lean(model, compiled=self.attention == Attention.COMPILED)
+        self.compiled = self.attention == Attention.COMPILED and not layers.missing()
+        make_lean(model, compiled=self.compiled)
         self.lora, self.critic = lora, critic
         self.temperature, self.chunk = temperature, chunk
         self.counters = Counters()
@@ -236,10 +238,7 @@ class ActorCritic(Adapted):
             logits_NV = self.logits(hidden_ND)
             if self.temperature != 1:
                 logits_NV = logits_NV / self.temperature
-            logp_NV = torch.log_softmax(logits_NV, dim=-1)
-            with torch.no_grad():
-                entropy_N = torch.cat([_entropy(part_NV) for part_NV in logp_NV.split(ENTROPY_ROWS)])
-            return logp_NV.gather(1, token_N[:, None]).squeeze(1), entropy_N
+            return token_scores(logits_NV, token_N, compiled=self.compiled)
 
         if hidden_ND.shape[0] <= self.chunk:
             return one(hidden_ND, token_N)
@@ -285,13 +284,3 @@ def _checkpointed(model: PreTrainedModel) -> list[nn.Module]:
         raise ModelError(f"{type(model).__name__} has no gradient checkpointing: leave --gradient-checkpointing out")
     model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
     return layers
-
-
-def _entropy(logp_NV: Tensor) -> Tensor:
-    """In nats. Normalised once more: a rounding error of the log-softmax would otherwise count H - 1 times.
-
-    The clamp only matters for logits of -inf: 0 * -inf is NaN.
-    """
-    p_NV = logp_NV.exp()
-    total_N = p_NV.sum(-1)
-    return total_N.log() - p_NV.mul_(logp_NV.clamp_min(-1e5)).sum(-1) / total_N

@@ -22,8 +22,7 @@ from agents.model.known_code import same_code
 
 
 def make_lean(model: nn.Module, *, compiled: bool = False) -> None:
-    """Has the layers of ``model`` that are known compute so, ``compiled`` in C where it can be. Weights stay."""
-    compiled = compiled and not layers.missing()
+    """Has the layers of ``model`` that are known compute so, ``compiled`` in C where that fits. Weights stay."""
     for module in model.modules():
         own: Any = type(module)
         for lean, known in _KNOWN:
