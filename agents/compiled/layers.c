@@ -1,6 +1,7 @@
-/* Root mean square norms, gates and scores of tokens, forwards and backwards, without anything that is kept on the way.
+/* Root mean square norms, gates, rotary positions and scores of tokens, forwards and backwards, without anything that is
+kept on the way.
 
-Legend: N rows, D width, V vocabulary.
+Legend: N rows, D width, T tokens, H heads, V vocabulary.
 */
 
 #include "vectors.h"
@@ -78,6 +79,35 @@ void turnwise_norm_back(count N, count D, const float *grad, const float *x, con
         float by = inverse[row], less = total(along) / D * by * by * by;
         EACH(D, put(by_x + i, some(grad + i, k) * some(weight + i, k) * by - some(x + i, k) * less, k);)
     }
+}
+
+/* -- rotary positions --------------------------------------------------------------------------------------------- */
+
+/* Turns the two halves of every head against each other; backwards it is the gradient of that. The numbers of a head of
+x lie side by side, t from one token's and h from one head's to the next's; out is [T, H, D]. */
+INLINE void turn(const int back, count T, count H, count D, const float *x, count t, count h, const float *cosine,
+                 const float *sine, float *out) {
+    count half = D / 2;
+    for (count token = 0; token < T; token++, cosine += D, sine += D)
+        for (count head = 0; head < H; head++, out += D) {
+            const float *low = x + token * t + head * h, *high = low + half;
+            EACH(half, {
+                vec a = some(low + i, k), b = some(high + i, k);
+                vec low_sine = some(sine + i, k), high_sine = some(sine + half + i, k);
+                put(out + i, a * some(cosine + i, k) + b * (back ? high_sine : -low_sine), k);
+                put(out + half + i, b * some(cosine + half + i, k) + a * (back ? -low_sine : high_sine), k);
+            })
+        }
+}
+
+void turnwise_turn(count T, count H, count D, const float *x, count t, count h, const float *cosine, const float *sine,
+                   float *out) {
+    turn(0, T, H, D, x, t, h, cosine, sine, out);
+}
+
+void turnwise_turn_back(count T, count H, count D, const float *x, count t, count h, const float *cosine,
+                        const float *sine, float *out) {
+    turn(1, T, H, D, x, t, h, cosine, sine, out);
 }
 
 /* -- log softmax(logits)[token], and the entropy of softmax(logits) ------------------------------------------------ */

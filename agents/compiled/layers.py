@@ -1,6 +1,6 @@
-"""Norms, gates and scores of tokens by ``layers.c``: the same on tensors.
+"""Norms, gates, rotary positions and scores of tokens by ``layers.c``: the same on tensors.
 
-Legend: N rows, D width, V vocabulary; gates are of any shape.
+Legend: N rows, D width, T tokens, H heads, V vocabulary; gates are of any shape.
 """
 
 from ctypes import CDLL, c_float, c_ssize_t, c_void_p
@@ -58,6 +58,17 @@ def norm_backward(grad_ND: Tensor, x_ND: Tensor, weight_D: Tensor, inverse_N: Te
     return by_x_ND
 
 
+def turn(x_HTD: Tensor, cos_TD: Tensor, sin_TD: Tensor, *, back: bool = False) -> Tensor:
+    """Rotary positions; ``back`` makes a gradient by the turned numbers one by x. A token's heads lie side by side."""
+    x_HTD = x_HTD if x_HTD.stride(-1) == 1 else x_HTD.contiguous()
+    H, T, D = x_HTD.shape
+    out_THD = x_HTD.new_empty(T, H, D)
+    called = _called().turnwise_turn_back if back else _called().turnwise_turn
+    turning = (x.data_ptr() for x in (cos_TD.contiguous(), sin_TD.contiguous(), out_THD))
+    called(T, H, D, x_HTD.data_ptr(), x_HTD.stride(1), x_HTD.stride(0), *turning)
+    return out_THD.transpose(0, 1)
+
+
 def score(logits_NV: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(log-probability of each token, entropy in nats, norm: the logarithm of the sum of the exponentials).
 
@@ -89,6 +100,8 @@ def _called() -> CDLL:
         found.turnwise_norm.argtypes = (size, size, c_float, *[numbers] * 4)
         found.turnwise_norm_back.argtypes = (size, size, *[numbers] * 5)
         found.turnwise_score.argtypes = found.turnwise_score_back.argtypes = (size, size, *[numbers] * 5)
-        for function in ("gate", "gate_back", "norm", "norm_back", "score", "score_back"):
+        for turning in (found.turnwise_turn, found.turnwise_turn_back):
+            turning.argtypes = (size, size, size, numbers, size, size, *[numbers] * 3)
+        for function in ("gate", "gate_back", "norm", "norm_back", "turn", "turn_back", "score", "score_back"):
             getattr(found, f"turnwise_{function}").restype = None
     return found

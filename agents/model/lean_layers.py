@@ -1,13 +1,14 @@
-"""Norms and gated MLPs of transformers in fewer operations, which is what small models spend their time on.
+"""Norms, gated MLPs and rotary positions in fewer operations, which is what small models spend their time on.
 
 Invariant: the numbers and gradients of the layer's own code up to rounding. Only layers whose code is, to the letter,
 that of Llama's are taken, in whatever family they are; every other one stays as it is. What C computes (`layers`),
 PyTorch computes where it cannot.
 
-Legend: N rows, D width.
+Legend: N rows, D width, T tokens, H heads.
 """
 
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -15,10 +16,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import rms_norm, silu
 from transformers.activations import SiLUActivation
-from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, apply_rotary_pos_emb
 
 from agents.compiled import layers
-from agents.model.known_code import same_code
+from agents.model.known_code import TURN, same_code, turns
 
 
 def make_lean(model: nn.Module, *, compiled: bool = False) -> None:
@@ -30,6 +31,8 @@ def make_lean(model: nn.Module, *, compiled: bool = False) -> None:
                 module.__class__ = _mixed(lean, own)
         if isinstance(module, Norm | Gated):
             module.compiled = compiled
+        elif compiled and turns(own):
+            module.__class__ = _turning(own)
 
 
 @cache
@@ -128,6 +131,37 @@ class _Swish(torch.autograd.Function):
         if ctx.compiled:
             return *layers.gate_backward(grad, gate, up), None
         return torch.ops.aten.silu_backward(grad * up, gate), silu(gate).mul_(grad), None
+
+
+@cache
+def _turning(own: Any) -> type:
+    """``own``, named as before, with its own forward pass, in which queries and keys are `turned`."""
+    forward = own.forward
+    names = forward.__globals__ | {TURN: turned}
+    ours = FunctionType(forward.__code__, names, forward.__name__, forward.__defaults__, forward.__closure__)
+    ours.__kwdefaults__ = forward.__kwdefaults__
+    return type(own.__name__, (own,), {"__module__": own.__module__, "forward": ours})
+
+
+def turned(q_1HTD: Tensor, k_1HTD: Tensor, cos_1TD: Tensor, sin_1TD: Tensor, unsqueeze_dim: int = 1) -> Any:
+    """Queries and keys at their positions, as Llama's function of that name gives them."""
+    one_row = q_1HTD.shape[0] == k_1HTD.shape[0] == cos_1TD.shape[0] == 1 == unsqueeze_dim
+    fits = one_row and q_1HTD.shape[-1] == cos_1TD.shape[-1] and layers.fits(q_1HTD, k_1HTD, cos_1TD, sin_1TD)
+    if not fits or cos_1TD.requires_grad:
+        return apply_rotary_pos_emb(q_1HTD, k_1HTD, cos_1TD, sin_1TD, unsqueeze_dim)
+    return tuple(_Turned.apply(x[0], cos_1TD[0], sin_1TD[0])[None] for x in (q_1HTD, k_1HTD))
+
+
+class _Turned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_HTD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
+        ctx.save_for_backward(cos_TD, sin_TD)
+        return layers.turn(x_HTD, cos_TD, sin_TD)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_HTD: Tensor) -> tuple[Tensor, None, None]:
+        return layers.turn(grad_HTD, *ctx.saved_tensors, back=True), None, None
 
 
 _KNOWN: tuple[tuple[Any, Any], ...] = ((Norm, LlamaRMSNorm), (Gated, LlamaMLP))
