@@ -216,7 +216,7 @@ class ActorCritic(Adapted):
             use_cache=False,
             tree_plan=plan,
         )
-        hidden_TD = out.last_hidden_state[0]
+        hidden_TD = out.last_hidden_state.squeeze(0)
         return hidden_TD if plan.place_T is None else hidden_TD.index_select(0, plan.place_T)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:

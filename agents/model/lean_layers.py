@@ -149,7 +149,7 @@ def turned(q_1HTD: Tensor, k_1HTD: Tensor, cos_1TD: Tensor, sin_1TD: Tensor, uns
     fits = one_row and q_1HTD.shape[-1] == cos_1TD.shape[-1] and layers.fits(q_1HTD, k_1HTD, cos_1TD, sin_1TD)
     if not fits or cos_1TD.requires_grad:
         return apply_rotary_pos_emb(q_1HTD, k_1HTD, cos_1TD, sin_1TD, unsqueeze_dim)
-    return tuple(_Turned.apply(x[0], cos_1TD[0], sin_1TD[0])[None] for x in (q_1HTD, k_1HTD))
+    return tuple(_Turned.apply(x.squeeze(0), cos_1TD[0], sin_1TD[0])[None] for x in (q_1HTD, k_1HTD))
 
 
 class _Turned(torch.autograd.Function):

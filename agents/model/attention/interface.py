@@ -96,7 +96,7 @@ def tree_attention(
         raise ModelError("an attention mask came with a tree plan: the plan already is the mask")
     if query.shape[0] != 1 or not query.shape[2] == key.shape[2] == len(tree_plan):
         raise ModelError(f"a plan of {len(tree_plan)} tokens met queries of shape {tuple(query.shape)}")
-    query_THD, key_TGD, value_TGD = (x[0].transpose(0, 1) for x in (query, key, value))
+    query_THD, key_TGD, value_TGD = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
     return tree_plan.attend(query_THD, key_TGD, value_TGD, sliding_window, scaling)[None], None
 
 
