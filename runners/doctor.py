@@ -139,13 +139,13 @@ def processor() -> Iterator[Finding]:
 
 
 def compiler() -> Iterator[Finding]:
-    from agents.compiled import tree_attention
+    from agents.compiled import layers, transformer, tree_attention
 
-    if why_not := tree_attention.missing():
+    if why_not := layers.missing() or transformer.missing() or tree_attention.missing():
         text = f"none, since {why_not}: small models train more slowly on a CPU"
         yield Finding("C kernels", Status.NOTE, text, "sudo apt-get install gcc libc6-dev")
     else:
-        yield Finding("C kernels", Status.OK, "compiled for this processor: attention over trees")
+        yield Finding("C kernels", Status.OK, "compiled for this processor: the training pass, and a step of sampling")
 
 
 def memory() -> Iterator[Finding]:

@@ -112,29 +112,36 @@ void turnwise_turn_back(count T, count H, count D, const float *x, count t, coun
 
 /* -- log softmax(logits)[token], and the entropy of softmax(logits) ------------------------------------------------ */
 
+enum { CHUNK = 64 * WIDTH };
+/* Numbers of a sum: a sum of such sums is rounded less. */
+
 /* *norm is the logarithm of the sum of the exponentials. */
 void turnwise_score(count N, count V, const float *logits, const ptrdiff_t *token, float *logp, float *entropy,
                     float *norm) {
     for (count row = 0; row < N; row++, logits += V) {
-        float top = -INFINITY, sum = 0, along = 0;
+        float top = -INFINITY;
         for (count j = 0; j < V; j++) top = logits[j] > top ? logits[j] : top;
-        vec sums = all(0), alongs = all(0);
+        vec sum = all(0), along = all(0);
         count j = 0;
-        for (; j + WIDTH <= V; j += WIDTH) {
-            vec below = larger(load(logits + j) - top, all(-1e5f)), x = power(below * LOG2_E); /* -1e5: 0 * -inf is NaN */
-            sums += x;
-            alongs += x * below;
+        while (j + WIDTH <= V) {
+            vec sums = all(0), alongs = all(0);
+            for (count end = j + least(CHUNK, V - j); j + WIDTH <= end; j += WIDTH) {
+                vec below = larger(all(-1e5f), load(logits + j) - top), x = power(below * LOG2_E); /* 0 * -inf is NaN */
+                sums += x;
+                alongs += x * below;
+            }
+            sum += sums;
+            along += alongs;
         }
         for (; j < V; j++) {
-            float below = fmaxf(logits[j] - top, -1e5f), x = exp2f(below * LOG2_E);
-            sum += x;
-            along += x * below;
+            float below = logits[j] - top < -1e5f ? -1e5f : logits[j] - top, x = exp2f(below * LOG2_E);
+            sum[j % WIDTH] += x;
+            along[j % WIDTH] += x * below;
         }
-        sum += total(sums);
-        float log_sum = logf(sum);
+        float all_of_it = total(sum), log_sum = logf(all_of_it);
         norm[row] = top + log_sum;
         logp[row] = logits[token[row]] - top - log_sum;
-        entropy[row] = log_sum - (along + total(alongs)) / sum;
+        entropy[row] = log_sum - total(along) / all_of_it;
     }
 }
 

@@ -11,7 +11,7 @@ Legend: T tokens, N of them whose logits are wanted, W hidden width, F width of 
 key head, D width of a head, V vocabulary, C positions of a cache row.
 */
 
-#include "vectors.h"
+#include "products.h"
 
 enum { CHUNK = 192, DEEPER = 256, FEW = 6 };
 /* Rows that are taken through a layer at once; rows of a panel of weights that are used at once; queries of a session

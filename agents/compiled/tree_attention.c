@@ -10,7 +10,7 @@ Legend: T tokens, H heads, G key heads, R heads per key head, D width of a head,
 a block (a token has R of them), K keys of a block. Scores are powers of two.
 */
 
-#include "vectors.h"
+#include "products.h"
 
 /* -- trees -------------------------------------------------------------------------------------------------------- */
 

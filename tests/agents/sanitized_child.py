@@ -9,8 +9,9 @@ from engine_cases import FAMILIES, SIZE, WIDE, engine_of, largest_error, model, 
 from engine_contract import TOLERANCE
 from test_attention_plan import random_trees
 from test_compiled_attention import CLOSE, apart, attend
+from test_compiled_layers import PARTS, far
 
-from agents.compiled import transformer, tree_attention
+from agents.compiled import layers, transformer, tree_attention
 
 
 def trees() -> None:
@@ -21,6 +22,13 @@ def trees() -> None:
         for window in (None, 1, 5):
             for repeats, width in ((1, 1), (2, 6), (3, 33), (2, 64), (30, 16)):
                 assert apart(*attend(batch, window, repeats=repeats, width=width, heads=1)) <= CLOSE
+
+
+def parts() -> None:
+    torch.set_num_threads(1)
+    for name in PARTS:
+        for rows, width in ((1, 1), (3, 7), (5, 16), (4, 33), (2, 100)):
+            assert far(name, rows, width) <= CLOSE
 
 
 def engines() -> None:
@@ -36,7 +44,11 @@ def engines() -> None:
 
 def main(source: str, library: str) -> None:
     loaded = CDLL(library)
-    module, run = {"tree_attention": (tree_attention, trees), "transformer": (transformer, engines)}[source]
+    module, run = {
+        "layers": (layers, parts),
+        "tree_attention": (tree_attention, trees),
+        "transformer": (transformer, engines),
+    }[source]
     with patch.multiple(module, library=lambda source: loaded, why_not=lambda source: ""):
         run()
     print("nothing was touched that should not be")

@@ -9,9 +9,10 @@ from ctypes import CDLL
 from pathlib import Path
 
 import pytest
+from changed_c import changed
 from tree_cases import actor_critic, base, trees
 
-from agents.compiled import build, transformer, tree_attention
+from agents.compiled import build, layers, transformer, tree_attention
 from agents.compiled.build import CompileError, library, processor
 from agents.model.attention.backends import choose
 from agents.model.attention.blocks import TreePlan
@@ -101,7 +102,9 @@ def test_a_library_of_another_user_is_not_loaded(fresh: Path, monkeypatch: pytes
         library(tree_attention.SOURCE)
 
 
-@pytest.mark.parametrize("source", [tree_attention.SOURCE, transformer.SOURCE], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "source", [layers.SOURCE, tree_attention.SOURCE, transformer.SOURCE], ids=lambda path: path.stem
+)
 def test_no_warnings_for_any_width_of_vectors(source: Path, tmp_path: Path) -> None:
     here = [(), ("-mavx2", "-mfma"), ("-mavx512f",)] if platform.machine() == "x86_64" else [()]
     for flags in here:
@@ -136,17 +139,17 @@ def sanitized(folder: Path, source: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.runs
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the sanitizers are gcc's")
 @pytest.mark.parametrize(
-    ("source", "scratch"),
-    [(tree_attention.SOURCE, "4 * z->T * whole(z->D)"), (transformer.SOURCE, "whole(b->D) * step")],
-    ids=["tree attention", "transformer"],
+    ("source", "right", "wrong"),
+    [
+        (layers.SOURCE, "memcpy(to, &x, 4 * k)", "memcpy(to, &x, 4 * k + 4)"),
+        (tree_attention.SOURCE, "4 * z->T * whole(z->D)", "4 * z->T * whole(z->D) - 4096"),
+        (transformer.SOURCE, "whole(b->D) * step", "whole(b->D) * step - 4096"),
+    ],
+    ids=["layers", "tree attention", "transformer"],
 )
-def test_no_access_beyond_its_memory(source: Path, scratch: str, tmp_path: Path) -> None:
+def test_no_access_beyond_its_memory(source: Path, right: str, wrong: str, tmp_path: Path) -> None:
     done = sanitized(tmp_path, source)
     assert done.returncode == 0 and done.stdout == "nothing was touched that should not be\n", done.stderr[-2000:]
     (tmp_path / "wrong").mkdir()
-    shutil.copy(source.with_name("vectors.h"), tmp_path / "wrong")
-    wrong, text = tmp_path / "wrong" / source.name, source.read_text("utf-8")
-    assert scratch in text
-    wrong.write_text(text.replace(scratch, f"{scratch} - 4096"), "utf-8")
-    done = sanitized(tmp_path / "wrong", wrong)
+    done = sanitized(tmp_path / "wrong", changed(source, right, wrong, tmp_path / "wrong"))
     assert done.returncode != 0 and "AddressSanitizer" in done.stderr

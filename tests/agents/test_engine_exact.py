@@ -1,7 +1,6 @@
 """Cached generation over many turns and slot refills equals an ordinary forward over the whole sequence."""
 
 import random
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from changed_c import changed
 from engine_cases import (
     FAMILIES,
     SIZE,
@@ -123,20 +123,16 @@ def test_the_test_would_notice(broken: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_c_that_is_wrong_would_be_noticed(
     family: str, right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copy(transformer.SOURCE.with_name("vectors.h"), tmp_path)
     monkeypatch.setattr(hf, "probe", lambda *a: None)  # which would refuse most of them
 
-    def error(name: str, text: str) -> float:
-        source = tmp_path / name
-        source.write_text(text, "utf-8")
-        monkeypatch.setattr(transformer, "SOURCE", source)
+    def error() -> float:
         reference, todo = model(family, size=WIDE), sessions(12)
         play(engine_of(reference, share_prefixes=False), todo)
         return largest_error(reference, todo)
 
-    text = transformer.SOURCE.read_text("utf-8")
-    assert right in text and error("right.c", text) <= TOLERANCE
-    assert error("wrong.c", text.replace(right, wrong)) > 0.01
+    assert error() <= TOLERANCE
+    monkeypatch.setattr(transformer, "SOURCE", changed(transformer.SOURCE, right, wrong, tmp_path))
+    assert error() > 0.01
 
 
 def test_in_c_a_session_does_not_depend_on_the_others() -> None:

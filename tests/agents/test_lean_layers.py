@@ -1,6 +1,7 @@
 """Norms and gated MLPs with fewer operations give what transformers' own give, forwards and backwards."""
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig, Qwen3Config
 
 from agents.model import lean_layers
+from agents.model.known_code import TURN
 from agents.model.lean_layers import make_lean
 
 SMALL = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -47,15 +49,26 @@ def off(made: list[Tensor], truth: list[Tensor]) -> float:
 
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("config", [LlamaConfig, Qwen3Config, MistralConfig])
-def test_numbers_and_gradients(config: type, frozen: bool) -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+def test_numbers_and_gradients(config: type, frozen: bool, compiled: bool, one_thread: None) -> None:
     plain = model(config)
     lean = copy.deepcopy(plain)
-    make_lean(lean)
+    make_lean(lean, compiled=compiled)
+    turning = [m for m in lean.modules() if m.forward.__globals__.get(TURN) is lean_layers.turned]  # type: ignore[attr-defined]
+    assert len(turning) == (2 if compiled else 0)
     assert sum(isinstance(m, lean_layers.Norm | lean_layers.Gated) for m in lean.modules()) >= 7
     assert [type(m).__name__ for m in lean.modules()] == [type(m).__name__ for m in plain.modules()]
     assert off(numbers(lean, frozen), numbers(plain, frozen)) <= 1e-5
     twin = copy.deepcopy(lean)
     assert all(torch.equal(a, b) for a, b in zip(numbers(twin, frozen), numbers(lean, frozen), strict=True))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def test_the_test_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
