@@ -25,16 +25,22 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def own_cache(cache: Path) -> Iterator[None]:
-    """One thread of torch, and a cache that is not the user's."""
+def one_thread() -> Iterator[None]:
+    """Of torch."""
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def own_cache(cache: Path, one_thread: None) -> Iterator[None]:
+    """A cache that is not the user's, and one thread of torch."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_CACHE", str(cache))
         yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

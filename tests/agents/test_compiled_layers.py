@@ -1,7 +1,7 @@
 """Norms, gates, rotary positions and scores in C against the same in float64, forwards and backwards."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,10 @@ from agents.model.lean_layers import turned
 from agents.model.token_scores import token_scores
 from agents.tree.packing import pack
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CLOSE = 1e-5
 """In float32, as the exactness protocol has it."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

@@ -1,7 +1,6 @@
 """Norms and gated MLPs with fewer operations give what transformers' own give, forwards and backwards."""
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -61,14 +60,6 @@ def test_numbers_and_gradients(config: type, frozen: bool, compiled: bool, one_t
     assert off(numbers(lean, frozen), numbers(plain, frozen)) <= 1e-5
     twin = copy.deepcopy(lean)
     assert all(torch.equal(a, b) for a, b in zip(numbers(twin, frozen), numbers(lean, frozen), strict=True))
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_the_test_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
