@@ -11,7 +11,7 @@ from torch import Tensor
 from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, of_actions, trees, truth, wake
 
 from agents.model.actor_critic import ActorCritic
-from agents.model.settings import CriticSettings, LoraSettings
+from agents.model.settings import Attention, CriticSettings, LoraSettings
 from agents.text.errors import ModelError
 from agents.tree import Batch
 from agents.tree.chunked_backward import forward_parts
@@ -108,13 +108,17 @@ def test_deleting_the_value_head_changes_no_bit(batch: Batch) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_same_object_generates_as_transformers_does(family: str) -> None:
-    """Without a plan the registered attention is transformers' own, also past a sliding window and with padding."""
-    ours, plain = ActorCritic(base(family), None).causal_model, base(family)
+    """Without a plan the registered attention is transformers' own, also past a sliding window and with padding. Where
+    C computes norms, gates and positions, logits are rounded otherwise."""
+    ours, plain = ActorCritic(base(family), None, attention=Attention.BLOCKS).causal_model, base(family)
+    in_c = ActorCritic(base(family), None).causal_model
     tokens = torch.tensor([[0, 0, 3, 1, 4], [2, 7, 1, 8, 2]])
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     options = {"attention_mask": mask, "max_new_tokens": 16, "do_sample": False, "eos_token_id": None}
-    assert torch.equal(ours.generate(tokens, **options), plain.generate(tokens, **options))
-    assert torch.equal(ours(tokens, attention_mask=mask).logits, plain(tokens, attention_mask=mask).logits)
+    said, logits = plain.generate(tokens, **options), plain(tokens, attention_mask=mask).logits
+    assert torch.equal(ours.generate(tokens, **options), said) and torch.equal(in_c.generate(tokens, **options), said)
+    assert torch.equal(ours(tokens, attention_mask=mask).logits, logits)
+    assert torch.allclose(in_c(tokens, attention_mask=mask).logits, logits, atol=1e-5)
 
 
 def test_added_parameters_are_counted_and_printed() -> None:
@@ -185,7 +189,7 @@ def test_bytes_of_the_state_keep_every_bit(batch: Batch) -> None:
 
 
 def test_peft_itself_loads_the_saved_adapter(tmp_path: Path, batch: Batch) -> None:
-    model = actor_critic()
+    model = actor_critic(attention=Attention.BLOCKS)
     model.save(tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert {"adapter_config.json", "adapter_model.safetensors", "value_head.safetensors"} <= names

@@ -11,7 +11,7 @@ from tree_cases import FAMILIES, actor_critic, base, relative, trees, wake
 
 from agents.model.actor_critic import ActorCritic
 from agents.model.separate_critic import FILE, SeparateActorCritic
-from agents.model.settings import LoraSettings, SeparateCriticSettings
+from agents.model.settings import Attention, LoraSettings, SeparateCriticSettings
 from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
 from agents.tree.chunked_backward import backward, cut, forward_parts
@@ -21,9 +21,9 @@ LORA = LoraSettings(rank=4)
 CRITIC = SeparateCriticSettings(rank=2, hidden=16, layers=2)
 
 
-def separate(family: str = "llama", seed: int = 0) -> SeparateActorCritic:
+def separate(family: str = "llama", seed: int = 0, attention: Attention = Attention.AUTO) -> SeparateActorCritic:
     """Adapters and head moved away from their zeros."""
-    model = SeparateActorCritic(base(family), LORA, CRITIC, seed=seed)
+    model = SeparateActorCritic(base(family), LORA, CRITIC, seed=seed, attention=attention)
     wake(model)
     with torch.no_grad():
         last = model.critic_head[-1]
@@ -139,12 +139,12 @@ def test_save_and_load_keep_every_bit(tmp_path: Path, batch: Batch) -> None:
 
 def test_an_agent_needs_the_policy_alone(tmp_path: Path, batch: Batch) -> None:
     """The adapter is PEFT's, with no trace of a critic in it; the critic lies beside it."""
-    model = separate()
+    model = separate(attention=Attention.BLOCKS)
     model.save(tmp_path)
     assert {p.name for p in tmp_path.iterdir()} >= {"adapter_model.safetensors", FILE}
     assert not (tmp_path / "value_head.safetensors").exists()
     (tmp_path / FILE).unlink()
-    agent = ActorCritic(base(), LORA, critic=None)
+    agent = ActorCritic(base(), LORA, critic=None, attention=Attention.BLOCKS)
     agent.load(tmp_path)
     assert torch.equal(agent(batch).logp_T, model(batch).logp_T)
     assert agent.policy_state().keys() == model.policy_state().keys() == model.adapter_state().keys()
