@@ -1,53 +1,13 @@
-/* Root mean square norms, gates, rotary positions and scores of tokens, forwards and backwards, without anything that is
-kept on the way.
+/* Norms, gates, rotary positions and scores of tokens, forwards and backwards, with nothing kept on the way.
 
 Legend: N rows, D width, T tokens, H heads, V vocabulary.
 */
 
-#include "vectors.h"
-
-/* Does what is given for each vector of n numbers, from number i on; k is WIDTH, and less for what is left at the end. */
-#define EACH(n, ...)                                                                                                   \
-    {                                                                                                                  \
-        count i = 0;                                                                                                   \
-        for (; i + WIDTH <= (n); i += WIDTH) {                                                                         \
-            const count k = WIDTH;                                                                                     \
-            __VA_ARGS__                                                                                                \
-        }                                                                                                              \
-        if (i < (n)) {                                                                                                 \
-            const count k = (n) - i;                                                                                   \
-            __VA_ARGS__                                                                                                \
-        }                                                                                                              \
-    }
-
-INLINE vec some(const float *from, count k) {
-    if (k == WIDTH) return load(from);
-    vec x = all(0);
-    memcpy(&x, from, 4 * k);
-    return x;
-}
-
-INLINE void put(float *to, vec x, count k) {
-    if (k == WIDTH) store(to, x);
-    else memcpy(to, &x, 4 * k);
-}
-
-INLINE float total(vec x) {
-    float sum = 0;
-    for (int j = 0; j < WIDTH; j++) sum += x[j];
-    return sum;
-}
+#include "rows.h"
 
 /* -- silu(gate) * up ---------------------------------------------------------------------------------------------- */
 
-INLINE vec sigmoid(vec x) { return 1.0f / (1.0f + power(smaller(x * -LOG2_E, all(126.0f)))); }
-
-void turnwise_gate(count n, const float *gate, const float *up, float *out) {
-    EACH(n, {
-        vec x = some(gate + i, k);
-        put(out + i, x * sigmoid(x) * some(up + i, k), k);
-    })
-}
+void turnwise_gate(count n, const float *gate, const float *up, float *out) { gated(n, gate, up, out); }
 
 void turnwise_gate_back(count n, const float *grad, const float *gate, const float *up, float *by_gate, float *by_up) {
     EACH(n, {
@@ -60,15 +20,7 @@ void turnwise_gate_back(count n, const float *grad, const float *gate, const flo
 /* -- x / rms(x) * weight ------------------------------------------------------------------------------------------ */
 
 void turnwise_norm(count N, count D, float eps, const float *x, const float *weight, float *out, float *inverse) {
-    for (count row = 0; row < N; row++, x += D, out += D) {
-        vec squares = all(0);
-        EACH(D, {
-            vec here = some(x + i, k);
-            squares += here * here;
-        })
-        float by = inverse[row] = 1.0f / sqrtf(total(squares) / D + eps);
-        EACH(D, put(out + i, some(x + i, k) * by * some(weight + i, k), k);)
-    }
+    for (count row = 0; row < N; row++) inverse[row] = normed(D, eps, x + row * D, weight, out + row * D);
 }
 
 void turnwise_norm_back(count N, count D, const float *grad, const float *x, const float *weight, const float *inverse,
@@ -83,21 +35,11 @@ void turnwise_norm_back(count N, count D, const float *grad, const float *x, con
 
 /* -- rotary positions --------------------------------------------------------------------------------------------- */
 
-/* Turns the two halves of every head against each other; backwards it is the gradient of that. The numbers of a head of
-x lie side by side, t from one token's and h from one head's to the next's; out is [T, H, D]. */
+/* A head's numbers in x lie side by side; its heads are h apart, its tokens t. out is [T, H, D]. */
 INLINE void turn(const int back, count T, count H, count D, const float *x, count t, count h, const float *cosine,
                  const float *sine, float *out) {
-    count half = D / 2;
     for (count token = 0; token < T; token++, cosine += D, sine += D)
-        for (count head = 0; head < H; head++, out += D) {
-            const float *low = x + token * t + head * h, *high = low + half;
-            EACH(half, {
-                vec a = some(low + i, k), b = some(high + i, k);
-                vec low_sine = some(sine + i, k), high_sine = some(sine + half + i, k);
-                put(out + i, a * some(cosine + i, k) + b * (back ? high_sine : -low_sine), k);
-                put(out + half + i, b * some(cosine + half + i, k) + a * (back ? -low_sine : high_sine), k);
-            })
-        }
+        for (count head = 0; head < H; head++, out += D) turned(back, D, x + token * t + head * h, cosine, sine, out);
 }
 
 void turnwise_turn(count T, count H, count D, const float *x, count t, count h, const float *cosine, const float *sine,

@@ -12,6 +12,7 @@ key head, D width of a head, V vocabulary, C positions of a cache row.
 */
 
 #include "products.h"
+#include "rows.h"
 
 enum { CHUNK = 192, DEEPER = 256, FEW = 6 };
 /* Rows that are taken through a layer at once; rows of a panel of weights that are used at once; queries of a session
@@ -80,28 +81,6 @@ static float dot(const float *a, const float *b, count n) {
     for (int j = 0; j < WIDTH; j++) sum += sums[j];
     for (; i < n; i++) sum += a[i] * b[i];
     return sum;
-}
-
-static void normed(Norm norm, const float *x, count n, float *to) {
-    float inverse = 1 / sqrtf(dot(x, x, n) / n + norm.eps);
-    for (count i = 0; i < n; i++) to[i] = x[i] * inverse * norm.weight[i];
-}
-
-/* x [D] is turned by its position. */
-static void turned(float *x, const float *cos, const float *sin, count D) {
-    for (count d = 0; d < D / 2; d++) {
-        float low = x[d], high = x[d + D / 2];
-        x[d] = low * cos[d] - high * sin[d];
-        x[d + D / 2] = high * cos[d + D / 2] + low * sin[d + D / 2];
-    }
-}
-
-/* gate / (1 + exp(-gate)) * up */
-static void gated(const float *gate, const float *up, count n, float *to) {
-    for (count i = 0; i < n; i += WIDTH) {
-        vec x = load(gate + i), y = x * -LOG2_E;
-        store(to + i, x / (power(smaller(y, all(126.0f))) + 1.0f) * load(up + i));
-    }
 }
 
 /* Four dot products of a query with keys that follow one another. */
@@ -200,8 +179,8 @@ static void attended(const Body *b, const Layer *l, Room *room, count t0, count 
         float *x = read + i * step;
         count at = b->row[t0 + i] * b->G, pos = b->pos[t0 + i];
         for (count h = 0; h < b->H + b->G; h++) {
-            if (l->heads.weight) normed((Norm){l->heads.weight + h * D, l->heads.eps}, x + h * D, D, x + h * D);
-            turned(x + h * D, b->cos + pos * D, b->sin + pos * D, D);
+            if (l->heads.weight) normed(D, l->heads.eps, x + h * D, l->heads.weight + h * D, x + h * D);
+            turned(0, D, x + h * D, b->cos + pos * D, b->sin + pos * D, x + h * D);
         }
         for (count g = 0; g < b->G; g++) {
             memcpy(l->keys + ((at + g) * b->C + pos) * D, x + (b->H + g) * D, D * sizeof(float));
@@ -240,7 +219,8 @@ void turnwise_body(const Body *b, const Layer *layers, count length, float *x, f
         for (count t0 = 0; t0 < b->T; t0 += CHUNK) {
             count n = least(CHUNK, b->T - t0), got_step = whole(b->H * b->D);
             float *row = x + t0 * W;
-            for (count t = 0; t < n; t++) normed(l->before, row + t * W, W, x_normed + t * whole(W));
+            for (count t = 0; t < n; t++)
+                normed(W, l->before.eps, row + t * W, l->before.weight, x_normed + t * whole(W));
             times(n, &l->read, x_normed, whole(W), opened, wide);
             attended(b, l, &room, t0, n, opened, wide, got, got_step);
             if (last) {
@@ -255,11 +235,11 @@ void turnwise_body(const Body *b, const Layer *layers, count length, float *x, f
             times(n, &l->write, got, got_step, written, padded(W));
             for (count t = 0; t < n; t++) {
                 for (count d = 0; d < W; d++) row[t * W + d] += written[t * padded(W) + d];
-                normed(l->after, row + t * W, W, x_normed + t * whole(W));
+                normed(W, l->after.eps, row + t * W, l->after.weight, x_normed + t * whole(W));
             }
             times(n, &l->open, x_normed, whole(W), opened, wide);
             for (count t = 0; t < n; t++)
-                gated(opened + t * wide, opened + t * wide + b->F, b->F, inner + t * whole(b->F));
+                gated(b->F, opened + t * wide, opened + t * wide + b->F, inner + t * whole(b->F));
             times(n, &l->close, inner, whole(b->F), written, padded(W));
             for (count t = 0; t < n; t++)
                 for (count d = 0; d < W; d++) row[t * W + d] += written[t * padded(W) + d];
@@ -267,7 +247,7 @@ void turnwise_body(const Body *b, const Layer *layers, count length, float *x, f
     }
     for (count i = 0; i < b->N; i += CHUNK) {
         count n = least(CHUNK, b->N - i);
-        for (count t = 0; t < n; t++) normed(b->norm, x + (i + t) * W, W, x_normed + t * whole(W));
+        for (count t = 0; t < n; t++) normed(W, b->norm.eps, x + (i + t) * W, b->norm.weight, x_normed + t * whole(W));
         times(n, &b->head, x_normed, whole(W), logits + i * padded(b->head.O), padded(b->head.O));
     }
 }

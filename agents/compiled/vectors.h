@@ -1,5 +1,7 @@
 /* Vectors of whatever width the processor has. Written for no processor: the compiler makes the instructions. */
 
+#pragma once
+
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

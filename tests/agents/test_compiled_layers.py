@@ -96,7 +96,7 @@ def test_c_equals_float64(name: str, rows: int, width: int) -> None:
         ("norm", "/ D + eps", "/ D"),
         ("norm", "by * by * by", "by * by"),
         ("turn", "high_sine : -low_sine", "high_sine : low_sine"),
-        ("turn", "-low_sine : high_sine", "low_sine : high_sine"),  # backwards
+        ("turn", "turn(1,", "turn(0,"),  # backwards
         ("score", "total(along) / all_of_it", "total(along)"),
         ("score", "by_logits[token[row]] += by", "by_logits[0] += by"),
     ],
