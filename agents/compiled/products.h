@@ -64,14 +64,14 @@ static float softened(float *score, count low, count high, count end, float scal
     for (count j = high; j < whole(end); j++) score[j] = -INFINITY;
     vec tops = all(-INFINITY), sums = all(0);
     for (count j = 0; j < end; j += WIDTH) tops = larger(load(score + j), tops);
-    float top = tops[0], sum = 0;
+    float top = tops[0];
     for (int j = 1; j < WIDTH; j++) top = tops[j] > top ? tops[j] : top;
     for (count j = 0; j < end; j += WIDTH) {
         vec x = power((load(score + j) - top) * scale);
         sums += x;
         store(score + j, x);
     }
-    for (int j = 0; j < WIDTH; j++) sum += sums[j];
+    float sum = total(sums);
     *norm = top * scale + log2f(sum);
     return sum;
 }

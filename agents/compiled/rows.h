@@ -30,12 +30,6 @@ INLINE void put(float *to, vec x, count k) {
     else memcpy(to, &x, 4 * k);
 }
 
-INLINE float total(vec x) {
-    float sum = 0;
-    for (int j = 0; j < WIDTH; j++) sum += x[j];
-    return sum;
-}
-
 INLINE vec sigmoid(vec x) { return 1.0f / (1.0f + power(smaller(x * -LOG2_E, all(126.0f)))); }
 
 /* silu(gate) * up */

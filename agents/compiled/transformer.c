@@ -77,8 +77,7 @@ static float dot(const float *a, const float *b, count n) {
     vec sums = all(0);
     count i = 0;
     for (; i + WIDTH <= n; i += WIDTH) sums += load(a + i) * load(b + i);
-    float sum = 0;
-    for (int j = 0; j < WIDTH; j++) sum += sums[j];
+    float sum = total(sums);
     for (; i < n; i++) sum += a[i] * b[i];
     return sum;
 }
@@ -92,8 +91,7 @@ INLINE void four(const float *q, const float *k, count D, float *to) {
         for (int j = 0; j < 4; j++) sum[j] += x * load(k + j * D + d);
     }
     for (int j = 0; j < 4; j++) {
-        float rest = 0;
-        for (int i = 0; i < WIDTH; i++) rest += sum[j][i];
+        float rest = total(sum[j]);
         for (count e = d; e < D; e++) rest += q[e] * k[j * D + e];
         to[j] = rest;
     }

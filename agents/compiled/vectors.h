@@ -30,6 +30,11 @@ INLINE vec larger(vec a, vec b) {
     return (vec)(((bits)a & which) | ((bits)b & ~which));
 }
 INLINE vec smaller(vec a, vec b) { return -larger(-a, -b); }
+INLINE float total(vec x) {
+    float sum = 0;
+    for (int j = 0; j < WIDTH; j++) sum += x[j];
+    return sum;
+}
 INLINE count least(count a, count b) { return a < b ? a : b; }
 INLINE count most(count a, count b) { return a > b ? a : b; }
 INLINE count whole(count n) { return (n + WIDTH - 1) / WIDTH * WIDTH; }
