@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from agents.compiled.build import library, why_not
 
@@ -29,7 +30,7 @@ def gate(gate: Tensor, up: Tensor) -> Tensor:
     """silu(gate) * up."""
     gate, up = gate.contiguous(), up.contiguous()
     out = torch.empty_like(gate)
-    _called().turnwise_gate(gate.numel(), gate.data_ptr(), up.data_ptr(), out.data_ptr())
+    _call("gate", gate.numel(), gate, up, out)
     return out
 
 
@@ -37,7 +38,7 @@ def gate_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tenso
     """The gradients by gate and up."""
     inputs = [x.contiguous() for x in (grad, gate, up)]
     by_gate, by_up = torch.empty_like(inputs[1]), torch.empty_like(inputs[2])
-    _called().turnwise_gate_back(grad.numel(), *(x.data_ptr() for x in (*inputs, by_gate, by_up)))
+    _call("gate_back", grad.numel(), *inputs, by_gate, by_up)
     return by_gate, by_up
 
 
@@ -45,8 +46,7 @@ def norm(x_ND: Tensor, weight_D: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """(x over its root mean square, times the weight; one over the root mean square [N])."""
     x_ND, width = x_ND.contiguous(), x_ND.shape[-1]
     out_ND, inverse_N = torch.empty_like(x_ND), x_ND.new_empty(x_ND.shape[:-1])
-    pointers = (x.data_ptr() for x in (x_ND, weight_D.contiguous(), out_ND, inverse_N))
-    _called().turnwise_norm(inverse_N.numel(), width, eps, *pointers)
+    _call("norm", inverse_N.numel(), width, eps, x_ND, weight_D.contiguous(), out_ND, inverse_N)
     return out_ND, inverse_N
 
 
@@ -54,7 +54,7 @@ def norm_backward(grad_ND: Tensor, x_ND: Tensor, weight_D: Tensor, inverse_N: Te
     """The gradient by x."""
     inputs = [x.contiguous() for x in (grad_ND, x_ND, weight_D, inverse_N)]
     by_x_ND = torch.empty_like(inputs[1])
-    _called().turnwise_norm_back(inverse_N.numel(), x_ND.shape[-1], *(x.data_ptr() for x in (*inputs, by_x_ND)))
+    _call("norm_back", inverse_N.numel(), x_ND.shape[-1], *inputs, by_x_ND)
     return by_x_ND
 
 
@@ -63,9 +63,8 @@ def turn(x_HTD: Tensor, cos_TD: Tensor, sin_TD: Tensor, *, back: bool = False) -
     x_HTD = x_HTD if x_HTD.stride(-1) == 1 else x_HTD.contiguous()
     H, T, D = x_HTD.shape
     out_THD = x_HTD.new_empty(T, H, D)
-    called = _called().turnwise_turn_back if back else _called().turnwise_turn
-    turning = (x.data_ptr() for x in (cos_TD.contiguous(), sin_TD.contiguous(), out_THD))
-    called(T, H, D, x_HTD.data_ptr(), x_HTD.stride(1), x_HTD.stride(0), *turning)
+    name, strides = "turn_back" if back else "turn", (x_HTD.stride(1), x_HTD.stride(0))
+    _call(name, T, H, D, x_HTD, *strides, cos_TD.contiguous(), sin_TD.contiguous(), out_THD)
     return out_THD.transpose(0, 1)
 
 
@@ -76,8 +75,7 @@ def score(logits_NV: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     logits_NV, (N, V) = logits_NV.contiguous(), logits_NV.shape
     out_3N = logits_NV.new_empty(3, N)
-    pointers = (x.data_ptr() for x in (logits_NV, token_N.contiguous(), *out_3N))
-    _called().turnwise_score(N, V, *pointers)
+    _call("score", N, V, logits_NV, token_N.contiguous(), *out_3N)
     logp_N, entropy_N, norm_N = out_3N
     return logp_N, entropy_N, norm_N
 
@@ -86,8 +84,15 @@ def score_backward(grad_N: Tensor, logits_NV: Tensor, token_N: Tensor, norm_N: T
     """The gradient by the logits, of the log-probabilities."""
     inputs = [x.contiguous() for x in (grad_N, logits_NV, token_N, norm_N)]
     by_logits_NV = torch.empty_like(inputs[1])
-    _called().turnwise_score_back(*logits_NV.shape, *(x.data_ptr() for x in (*inputs, by_logits_NV)))
+    _call("score_back", *logits_NV.shape, *inputs, by_logits_NV)
     return by_logits_NV
+
+
+def _call(name: str, *arguments: Tensor | float) -> None:
+    """Of tensors the C gets the addresses. It is not called for tensors without numbers, which have shapes alone."""
+    if not any(isinstance(x, FakeTensor) for x in arguments):
+        function = getattr(_called(), f"turnwise_{name}")
+        function(*(x.data_ptr() if isinstance(x, Tensor) else x for x in arguments))
 
 
 def _called() -> CDLL:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from agents.compiled.build import library, why_not
 from agents.compiled.threads import in_threads
@@ -128,7 +129,8 @@ class _Trees(Structure):
 
 
 def _heads(x_THD: Tensor) -> _Heads:
-    return _Heads(x_THD.data_ptr(), x_THD.stride(0), x_THD.stride(1))
+    at = None if isinstance(x_THD, FakeTensor) else x_THD.data_ptr()
+    return _Heads(at, x_THD.stride(0), x_THD.stride(1))
 
 
 def _parts(query_THD: Tensor, seen: Stretches, window: int | None) -> int:
@@ -147,14 +149,16 @@ def _in_parts(
     window: int | None,
     scale: float,
 ) -> None:
-    """Calls for each part, in a thread of its own."""
+    """Calls for each part, in a thread of its own. Tensors without numbers have shapes alone: nothing is called."""
     T, H, D = query_THD.shape
     arrays = [x.ctypes.data for x in (seen.first, seen.rows, seen.begin, seen.spans)]
 
     def one(part: int) -> None:
         chains, G = seen.first.size - 1, key_TGD.shape[1]
         trees = _Trees(T, H, G, D, scale, window or T, chains, seen.longest, *arrays, part, parts)
-        call(trees, query_THD.new_empty(_called().turnwise_scratch(byref(trees))), part)
+        scratch = query_THD.new_empty(_called().turnwise_scratch(byref(trees)))
+        if not isinstance(query_THD, FakeTensor):
+            call(trees, scratch, part)
 
     in_threads([partial(one, part) for part in range(parts)])
 

@@ -89,9 +89,7 @@ class ActorCritic(Adapted):
             raise ModelError(f"temperature {temperature} and chunk {chunk} must be positive")
         supported.check_config(model)
         supported.dispatch(model)
-        self.attention, self.how = choose(attention, model)
-        self.compiled = self.attention == Attention.COMPILED and not layers.missing()
-        make_lean(model, compiled=self.compiled)
+        self.choose(attention, model)
         self.lora, self.critic = lora, critic
         self.temperature, self.chunk = temperature, chunk
         self.counters = Counters()
@@ -119,6 +117,12 @@ class ActorCritic(Adapted):
     def device(self) -> torch.device:
         """Where the batch must be."""
         return self.causal_model.device
+
+    def choose(self, attention: Attention, model: PreTrainedModel) -> None:
+        """How ``model`` computes from now on, where it now is. Raises ModelError for attention that cannot be so."""
+        self.attention, self.how = choose(attention, model)
+        self.compiled = self.attention == Attention.COMPILED and not layers.missing()
+        make_lean(model, compiled=self.compiled)
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """What is trained of the policy: the LoRA matrices, or everything when there is no LoRA."""

@@ -26,6 +26,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from agents.model.actor_critic import ActorCritic
 from agents.model.attention.onednn_linear import widen
+from agents.model.settings import Attention
 from agents.tree import Batch, Forward, Kind, Node
 from agents.tree.packing import pack
 
@@ -74,18 +75,23 @@ def passes(
     *,
     wide: bool,
     merged: bool,
+    attention: Attention = Attention.BLOCKS,
 ) -> Passes:
     """Those of a row of ``tokens`` tokens and of ``read`` prompts that long, by the actor that ``build`` makes.
 
     ``critic``: tokens of the critic prompt after every state; 0 for none. ``merged``: the engine that reads has the
-    adapter in its weights, so its passes keep nothing for it.
+    adapter in its weights, so its passes keep nothing for it. ``attention``: how this machine's processor is to compute
+    it; a GPU's ways keep no more than ``blocks``. Raises ModelError for attention that cannot be computed so here.
     """
     inner = config.get_text_config(decoder=True)
     learning = []
     for layers in (1, 2):
         with torch.device("meta"):
             actor = build(hollow(config, dtype, layers, wide=wide))
-        _fill(actor)
+        on_cpu(actor)
+        for part in actor.modules():
+            if isinstance(part, ActorCritic):
+                part.choose(attention, part.causal_model)
         scale = max(1.0, tokens / MOST_TOKENS)
         actor.chunk = max(1, round(actor.chunk / scale))
         row = _row(round(tokens / scale), inner.vocab_size, critic)
@@ -154,11 +160,11 @@ def _learn(actor: ActorCritic, row: Batch) -> None:
     total.backward()
 
 
-def _fill(actor: ActorCritic) -> None:
+def on_cpu(hollow: nn.Module) -> None:
     """Puts tensors on the CPU, without numbers, in the place of those of the meta device, which no CPU kernel takes."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     known: dict[int, Tensor] = {}
-    for module in actor.modules():
+    for module in hollow.modules():
         stores: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
         for store in stores:
             for name, x in store.items():

@@ -6,6 +6,8 @@ what stays from one update to the next is counted here, with the rules of the pa
 Legend: N parameters of the layers' matrices, L layers, K key heads, D width of a head, V vocabulary, T tokens.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +16,13 @@ from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoConfig, PretrainedConfig
 
+from agents.engine.body import in_c
 from agents.engine.weights import MERGE_UP_TO, PACK_UP_TO
 from agents.model.actor_critic import ActorCritic, layers_of
 from agents.model.attention.onednn_linear import usable
+from agents.model.lean_layers import make_lean
 from agents.model.settings import CriticSettings
-from agents.model.shapes import hollow, passes, size
+from agents.model.shapes import hollow, on_cpu, passes, size
 from runners.command_line.errors import UserError
 from runners.loading.base_model import actor_on
 from runners.settings.learner_ranks import FSDP, LearnerRanks
@@ -96,7 +100,8 @@ def footprint(settings: RunSettings, config: PretrainedConfig, *, gpu: bool) -> 
     if getattr(settings.engine, "merge", None) is not None:
         merged = settings.engine.merge
     engine = size(m.weight for m in adapted) if merged else 0
-    if not gpu and dtype == torch.float32 and count <= PACK_UP_TO:
+    packs = not gpu and dtype == torch.float32 and count <= PACK_UP_TO
+    if packs:
         engine += (1 + wide) * size(m.weight for m in linear)  # oneDNN's own order is a copy of a copy
     if train.quantize != "none":
         each = {"int8": INT8, "nf4": NF4}[train.quantize]
@@ -109,7 +114,12 @@ def footprint(settings: RunSettings, config: PretrainedConfig, *, gpu: bool) -> 
     budget = getattr(settings.engine, "prefill_tokens", 0) or length
     read = min(train.slots, -(-budget // length)), min(length, budget)
     prompt = CRITIC_TOKENS if critic else 0
-    held = passes(config, dtype, build, train.token_budget, read, prompt, wide=wide, merged=merged)
+    how: dict[str, Any] = {"wide": wide, "merged": merged} | ({} if gpu else {"attention": train.attention})
+    with _threads(train.threads):
+        held = passes(config, dtype, build, train.token_budget, read, prompt, **how)
+    reading = held.reading
+    if packs and _read_in_c(config):  # which keeps the hidden states, and a few rows of all else
+        reading = read[0] * read[1] * inner.hidden_size * dtype.itemsize
     more = max((m.weight.numel() for m in linear if m is not head), default=0) * dtype.itemsize
     quantised = more if train.quantize != "none" else 0  # one matrix at a time is made wide again
     passed = 2 * matrices * (2 + train.gradient_checkpointing)  # no gradient of frozen weights
@@ -121,9 +131,28 @@ def footprint(settings: RunSettings, config: PretrainedConfig, *, gpu: bool) -> 
         engine=engine,
         cache=cache,
         learning=held.learning + quantised,
-        sampling=max(held.reading, train.slots * inner.vocab_size * DRAW) + quantised,
+        sampling=max(reading, train.slots * inner.vocab_size * DRAW) + quantised,
         flops_token=float(passed),
     )
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Of PyTorch, as a run sets them: where there are several, C computes less of a pass."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _read_in_c(config: PretrainedConfig) -> bool:
+    """Whether the engine of this machine's processor computes the model in C."""
+    model = hollow(config, torch.float32, 1, wide=False)
+    on_cpu(model)
+    make_lean(model)
+    return in_c(model)
 
 
 def _held(model: nn.Module, ranks: LearnerRanks) -> int:

@@ -10,7 +10,7 @@ from tree_cases import CRITIC_PROMPT, base, trees
 
 from agents.compiled import tree_attention
 from agents.model.attention import compiled
-from agents.model.attention.backends import choose
+from agents.model.attention.backends import check, choose
 from agents.model.attention.blocks import TreePlan
 from agents.model.attention.compiled import CompiledPlan
 from agents.model.attention.interface import tree_attention as attention
@@ -164,5 +164,5 @@ def test_a_model_in_bfloat16_or_on_a_gpu_is_refused() -> None:
         Attention.BLOCKS,
         "since compiled kernels compute in float32, not in bfloat16",
     )
-    with pytest.raises(ModelError, match="compiled kernels run on a CPU, and the model is on meta"):
-        choose(Attention.COMPILED, base().to("meta"))
+    with pytest.raises(ModelError, match="compiled kernels run on a CPU, and the model is on cuda"):
+        check(Attention.COMPILED, torch.device("cuda"))

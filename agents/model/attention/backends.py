@@ -37,7 +37,12 @@ def check(asked: Attention, device: torch.device) -> None:
 
 
 def choose(asked: Attention, model: PreTrainedModel) -> tuple[Attention, str]:
-    """(the way that is taken, never ``auto``; why, in a few words). Raises ModelError like ``check``."""
+    """(the way that is taken, never ``auto``; why, in a few words). Raises ModelError like ``check``.
+
+    A model on the meta device computes nothing, so any way may be asked for.
+    """
+    if model.device.type == "meta":
+        return Attention.BLOCKS, "since the model has shapes alone"
     if asked != Attention.AUTO:
         _refuse(asked, _missing(asked, model.device) or _unfit(asked, model))
         return asked, "as set"
