@@ -124,6 +124,14 @@ def test_reading_with_merged_weights_keeps_nothing_for_the_adapter(folder: str) 
     assert merged.learning == apart.learning
 
 
+def test_an_engine_in_c_keeps_little_beside_hidden_states(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(folder, "--slots", "1", "--hf.prefill-tokens", "2000", "--react.max-tokens", "2000")
+    in_c = footprint(settings, config_of(folder), gpu=False).sampling
+    assert in_c == 2000 * SMALL["hidden_size"] * 4
+    monkeypatch.setattr("agents.engine.body.can_compile", lambda: False)
+    assert footprint(settings, config_of(folder), gpu=False).sampling > 2 * in_c
+
+
 @pytest.mark.runs
 def test_the_estimate_holds_against_measured_memory() -> None:
     case = Case("2M", 6000)
