@@ -108,11 +108,6 @@ def body_of(model: PreTrainedModel) -> Body | CompiledBody | None:
     return CompiledBody(model, family) if can_compile() else Body(model, family)
 
 
-def in_c(model: PreTrainedModel) -> bool:
-    """Whether `body_of` computes it in C."""
-    return family_of(model) is not None and can_compile()
-
-
 @torch.no_grad()
 def _times(layers: list[Any]) -> Callable[[Tensor], Tensor]:
     """The product with the weights of all ``layers``, one under the other, and their biases."""

@@ -16,7 +16,8 @@ from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoConfig, PretrainedConfig
 
-from agents.engine.body import in_c
+from agents.engine.body import body_of
+from agents.engine.compiled_body import CompiledBody
 from agents.engine.weights import MERGE_UP_TO, PACK_UP_TO
 from agents.model.actor_critic import ActorCritic, layers_of
 from agents.model.attention.onednn_linear import usable
@@ -152,7 +153,7 @@ def _read_in_c(config: PretrainedConfig) -> bool:
     model = hollow(config, torch.float32, 1, wide=False)
     on_cpu(model)
     make_lean(model)
-    return in_c(model)
+    return isinstance(body_of(model), CompiledBody)
 
 
 def _held(model: nn.Module, ranks: LearnerRanks) -> int:
