@@ -132,3 +132,12 @@ def sums_over_episodes(batch: Batch, adv_L: Tensor, weight_L: Tensor, count_L: T
         return batch.to_tokens(batch.sum_below(x_L))
 
     return TokenSums(*map(share, (*sides(adv_L, weight_L), count_L, weight_L)))
+
+
+def policy_moved(batch: Batch, logp_T: Tensor) -> float:
+    """KL(old || new) per token: the mean of r - 1 - log r, r = new / old, over the sampled tokens of all episodes.
+
+    Source: Schulman, "Approximating KL divergence", k3. No gradient.
+    """
+    count_T = batch.to_tokens(batch.count_A).double()
+    return float(weighted_mean(kl_divergence(batch.old_logp_T, logp_T.detach(), KL.K3), count_T))

@@ -1,5 +1,6 @@
 """A training run's own settings: the flags without a prefix."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,10 @@ class Train:
     train a critic for a fixed policy, for search or best-of-n."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
+    target_kl: float = math.inf
+    """An update ends before a step at which the policy is further than this from where its ratios start: KL divergence
+    per token, measured on that step's minibatch. The first step is always taken; inf takes all. approx_kl in
+    metrics.jsonl is the largest of an update."""
     replay_steps: int = 0
     """Extra steps of the critic alone after each update, on minibatches of the last `replay_updates` updates."""
     replay_updates: int = 4
@@ -183,6 +188,10 @@ class Train:
         check_ranges(self, overprovision=(0, 100_000))
         if not self.max_grad_norm > 0:
             raise ValueError(f"max_grad_norm must be above 0, not {self.max_grad_norm}")
+        if not self.target_kl > 0:
+            raise ValueError(f"target_kl must be above 0, not {self.target_kl}")
+        if self.target_kl < math.inf and self.minibatches * self.epochs == 1:
+            raise ValueError("target_kl only works with several steps an update: raise minibatches or epochs")
         check_name(self, "dtype", DTYPES)
         check_name(self, "quantize", QUANTIZED)
         if not self.replay_steps and (self.replay_body or self.replay_updates != 4):

@@ -21,6 +21,7 @@ COLUMNS: Columns = {
     "policy": (
         ("entropy", "entropy (nats)", "{:.3f}"),
         ("kl", "KL to start", "{:.4f}"),
+        ("approx_kl", "KL of an update", "{:.4f}"),
         ("clip_fraction", "clip fraction", "{:.3f}"),
         ("zero_variance", "zero-variance groups", "{:.3f}"),
         ("explained_variance", "explained variance", "{:.3f}"),

@@ -4,11 +4,11 @@ Invariant: what ``learn`` computes depends on the trees and on the state that ``
 nothing else. A step whose loss or gradient is not finite changes nothing and is counted.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from itertools import pairwise
 from operator import add
 from pathlib import Path
 from time import monotonic
@@ -36,6 +36,7 @@ from algorithms.formulas.mismatch import (
     mismatch_stats,
     without_masked,
 )
+from algorithms.formulas.policy_loss import policy_moved
 from runners.command_line.errors import UserError
 from runners.loading.reproducible import reproducible
 from runners.run_folder.checkpoint import OPTIMIZER
@@ -43,6 +44,7 @@ from runners.settings.old_logp import AGREE, OldLogp
 from runners.settings.train_settings import Train
 from runners.statistics.intervals import mean
 from runners.training.credited import Credited, credited
+from runners.training.minibatch import NOT_FINITE, Minibatch, cut_evenly
 from runners.training.replay import KEY, Kept, Replay
 
 KL_EVERY = 5
@@ -55,37 +57,8 @@ class Learned:
 
     row: dict[str, float] = field(default_factory=dict)
     credited: dict[EpisodeId, Credited] = field(default_factory=dict)
-    untrained: set[EpisodeId] = field(default_factory=set)
-    """Episodes whose every step was skipped."""
-
-
-@dataclass
-class _Piece:
-    """A minibatch: its trees, packed. ``prepare`` adds what the trainer's own forward before the update tells."""
-
-    trees: Sequence[Tree]
-    batch: Batch
-    old: Forward | None = None
-    credit: Any = None
-    read_SD: Tensor | None = None
-    """What the values were read from when the last gradient was taken, where the head alone learns again."""
-    weight_T: Tensor | None = None
-    """What each token's gradient is multiplied by, where the engine's numbers are corrected for."""
-    mismatch: dict[str, float] = field(default_factory=dict)
-    kept: list[Forward] = field(default_factory=list)
-    """The forward before the update with its graph, where its own step can start from that."""
-    unmeasured: bool = False
-    """Whether its next forward tells how far the engine's numbers, which it started from, were off."""
-
-    def episode_ids(self) -> set[EpisodeId]:
-        return {episode.job.id for tree in self.trees for episode, _ in tree.paths}
-
-
-def cut_evenly(trees: Sequence[Tree], parts: int) -> list[Sequence[Tree]]:
-    """As many stretches as asked, whose lengths differ by one at most; fewer where there are fewer trees."""
-    parts = min(parts, len(trees))
-    ends = [-(-len(trees) * i // parts) for i in range(parts + 1)] if parts else [0]
-    return [trees[a:b] for a, b in pairwise(ends)]
+    untrained: dict[EpisodeId, str] = field(default_factory=dict)
+    """Episodes of which no step was taken, each with the reason."""
 
 
 class Learner:
@@ -163,24 +136,19 @@ class Learner:
         share = max(0.1, 1 - used)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak"] * share
-        stats: list[dict[str, float]] = []
-        taken: set[EpisodeId] = set()
         with self.frozen(self.model.policy_parameters() if value_only else []):
-            for _ in range(train.epochs):
-                for piece in pieces:
-                    down = partial(self.backward, kept=piece.kept) if piece.kept else self.backward
-                    loss = down(self.model, piece.batch, self.loss_of(piece, value_only), self.budget)
-                    norm, stepped = self.step(loss.total)
-                    stats.append(loss.stats | {"grad_norm": norm})
-                    if stepped:
-                        taken |= piece.episode_ids()
+            stats, moved_by = self.take_steps(pieces * train.epochs, value_only)
         for piece in pieces:
             learned.credited |= self.credited(piece)
-        replayed = self.learn_again(update, [Kept(piece.batch, piece.read_SD) for piece in pieces])
-        learned.untrained = {name for piece in pieces for name in piece.episode_ids()} - taken
+        replayed = self.learn_again(update, [Kept(piece.batch, piece.read_SD) for piece in pieces if piece.reached])
+        learned.untrained = {name: why for piece in pieces if (why := piece.untrained) for name in piece.episode_ids()}
         learned.row = {
             key: mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
         }
+        if len(moved_by) > 1:
+            learned.row["approx_kl"] = max(moved_by)
+        if train.target_kl < math.inf:
+            learned.row["left_out_steps"] = float(len(pieces) * train.epochs - len(stats))
         if replayed:
             learned.row["critic_replayed"] = mean(replayed)
         raw = sum(piece.batch.raw_tokens for piece in pieces)
@@ -201,6 +169,25 @@ class Learner:
         }
         return learned
 
+    def take_steps(self, steps: Sequence[Minibatch], value_only: bool) -> tuple[list[dict[str, float]], list[float]]:
+        """Steps on these minibatches in turn, until the policy is further than ``target_kl`` from where they start.
+
+        Returns the numbers of every step, and how far the policy was before each, the one that was too far included.
+        """
+        stats: list[dict[str, float]] = []
+        moved_by: list[float] = []
+        for i, piece in enumerate(steps):
+            down = partial(self.backward, kept=piece.kept) if piece.kept else self.backward
+            loss = down(self.model, piece.batch, self.loss_of(piece, value_only), self.budget)
+            moved_by.append(piece.moved)
+            if i > 0 and piece.moved > self.train.target_kl:
+                self.optimizer.zero_grad()
+                break
+            norm, stepped = self.step(loss.total)
+            stats.append(loss.stats | {"grad_norm": norm})
+            piece.untrained = piece.untrained and (None if stepped else NOT_FINITE)
+        return stats, moved_by
+
     def starts_from_engine(self) -> bool:
         """Whether an update's ratios start from the engine's log-probabilities instead of a forward pass of its own."""
         train, needs = self.train, self.algorithm.needs
@@ -219,8 +206,8 @@ class Learner:
         self.prepare(piece, self.forward(self.model, piece.batch, self.budget))
         return self.credited(piece)
 
-    def packed(self, trees: Sequence[Tree]) -> _Piece:
-        return _Piece(trees, pack([tree.root for tree in trees], self.critic_prompt, self.model.device))
+    def packed(self, trees: Sequence[Tree]) -> Minibatch:
+        return Minibatch(trees, pack([tree.root for tree in trees], self.critic_prompt, self.model.device))
 
     def calibrate(self, batches: Sequence[Batch]) -> None:
         """Shows the critic the first episodes and their mean return, where it wants to see them."""
@@ -272,7 +259,7 @@ class Learner:
         assert critic is not None
         return Loss(critic, {})
 
-    def prepare(self, piece: _Piece, old: Forward) -> None:
+    def prepare(self, piece: Minibatch, old: Forward) -> None:
         """Notes the log-probabilities to start from, how far the engine's are from the trainer's, and the credit."""
         batch, train = piece.batch, self.train
         numbers = (batch, old.logp_T, batch.old_logp_T)
@@ -285,7 +272,7 @@ class Learner:
         piece.old = old
         piece.credit = self.algorithm.credit(piece.batch, old)
 
-    def adopt(self, piece: _Piece) -> None:
+    def adopt(self, piece: Minibatch) -> None:
         """Takes the engine's log-probabilities as the old ones."""
         logp_T = piece.batch.old_logp_T
         piece.old = Forward(logp_T, torch.zeros_like(logp_T))
@@ -303,13 +290,14 @@ class Learner:
 
         return self.whole(off, batch, self.budget).logp_T
 
-    def loss_of(self, piece: _Piece, value_only: bool) -> Callable[[Forward], Loss]:
+    def loss_of(self, piece: Minibatch, value_only: bool) -> Callable[[Forward], Loss]:
         def loss(new: Forward) -> Loss:
             if piece.old is None:
                 self.prepare(piece, new.detach())
             if piece.unmeasured:
                 piece.mismatch, piece.unmeasured = self.measure(piece.batch, new.logp_T.detach()), False
             piece.read_SD = None if self.train.replay_body else new.read_SD
+            piece.reached, piece.moved = True, policy_moved(piece.batch, new.logp_T)
             if piece.weight_T is not None:
                 new = corrected(new, piece.weight_T)
             result = self.algorithm.loss(piece.batch, new, piece.credit)
@@ -336,7 +324,7 @@ class Learner:
             )
         return float(norm), finite
 
-    def credited(self, piece: _Piece) -> dict[EpisodeId, Credited]:
+    def credited(self, piece: Minibatch) -> dict[EpisodeId, Credited]:
         """Values and advantages of every episode of a minibatch."""
         assert piece.old is not None
         adv_A = self.algorithm.action_advantage(piece.batch, piece.credit)

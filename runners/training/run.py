@@ -312,11 +312,11 @@ class Training:
         for episode in played.episodes:
             if episode.job.id in rollout.left_out:
                 self.ledger.drop(update, episode.job.id, "its group has equal returns")
-            elif episode.job.id in learned.untrained:
-                self.ledger.drop(update, episode.job.id, "the gradient was not finite")
+            elif reason := learned.untrained.get(episode.job.id):
+                self.ledger.drop(update, episode.job.id, reason)
             elif episode.job.id not in grown:
                 self.ledger.drop(update, episode.job.id, "alone in its group" if episode.turns else "no turn fits")
-        self.ledger.train(update, [e.job.id for e in played.episodes if e.job.id in grown - learned.untrained])
+        self.ledger.train(update, [e.job.id for e in played.episodes if e.job.id in grown - learned.untrained.keys()])
 
     def evaluated(self) -> dict[str, int]:
         """The splits that are measured in this run, each with how many of its tasks."""

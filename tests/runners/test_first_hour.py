@@ -25,7 +25,7 @@ from runners.settings.fitting import check_fit
 from runners.settings.run_settings import RunSettings, read_settings
 from runners.training.closing import draw_curve
 from runners.training.generators import load_rng_state, rng_state, seed_all
-from runners.training.learner import cut_evenly
+from runners.training.minibatch import cut_evenly
 from runners.training.report import versions
 from runners.training.start import VERSIONS, other_settings, other_versions
 
