@@ -1,5 +1,6 @@
 """Advice from the numbers of an update, each piece printed once."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from rich.console import Console
@@ -7,6 +8,7 @@ from rich.console import Console
 from algorithms.formulas.mismatch import sampling_warning
 from runners.settings.old_logp import AGREE
 from runners.settings.train_settings import Train
+from runners.statistics.intervals import mean
 
 STUCK = 2
 """Updates in a row without anything to learn, after which that is said."""
@@ -14,6 +16,10 @@ UNFAILED = 3
 """Updates in a row in which nothing failed but by being cut off, after which that is said."""
 WAITS = 0.3
 """Of an update's time: how much the wait for environments must take, beside half of the time of playing."""
+WINDOW = 3
+"""Updates whose mean is compared with the best mean of so many before."""
+FELL, ROSE = 0.15, 0.4
+"""By how much success must fall, or the share of invalid actions rise, for a run to have broken down."""
 SLOW = 3
 """Times the seconds of learning: from where on another engine is worth while."""
 
@@ -28,12 +34,17 @@ class Advisor:
         """Updates in a row in which nothing could be learned, by the reason."""
         self.unfailed = 0
         """Updates in a row whose episodes all succeeded or were cut off, some of them cut."""
+        self.last: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        """(success, share of invalid actions) of the last updates."""
+        self.best, self.cleanest = 0.0, 1.0
+        """The highest success and the lowest share of invalid actions, means over so many updates."""
 
     def look_at(self, row: Mapping[str, float]) -> None:
         reasons = set(self.nothing_learned(row))
         self.stuck = {reason: self.stuck.get(reason, 0) + 1 for reason in reasons}
         cut = row.get("truncated", 0.0)
         self.unfailed = self.unfailed + 1 if cut > 0 and row["success"] + cut > 1 - 1e-9 else 0
+        self.last.append((row["success"], row["invalid"]))
         for about, advice in self.advice(row):
             if about not in self.given:
                 self.given.add(about)
@@ -76,6 +87,12 @@ class Advisor:
                 "critic that values a cut episode by its last state may learn that nothing fails, and the advantages "
                 "vanish. Where the limit is part of the task, let the environment say so: task_turns, --gym.limited",
             )
+        if (fall := self.broke_down()) is not None:
+            yield (
+                "broke down",
+                f"[bold]the run broke down:[/] {fall} (means of {WINDOW} updates). An update went too far: begin again "
+                "with a lower --lr, or give --init-from a checkpoint from before it",
+            )
         truncated = "mismatch_kept_mass" in row
         if truncated and (line := sampling_warning(self.train.top_p, self.train.top_k, dict(row))):
             yield "sampling", line
@@ -100,6 +117,19 @@ class Advisor:
                 "[bold]sampling takes most of the time:[/] the default engine starts every kernel of every token by "
                 "itself. Try vLLM, which replays them: --engine vllm --workers 1 (docs/vllm.md)",
             )
+
+    def broke_down(self) -> str | None:
+        """What got much worse than it was before, if anything did."""
+        if len(self.last) < WINDOW:
+            return None
+        success, invalid = (mean(numbers) for numbers in zip(*self.last, strict=True))
+        best, cleanest = self.best, self.cleanest
+        self.best, self.cleanest = max(best, success), min(cleanest, invalid)
+        if invalid - cleanest >= ROSE:
+            return f"invalid actions rose from {cleanest:.0%} to {invalid:.0%}, success is {success:.2f}"
+        if best - success >= FELL and success < 0.7 * best:
+            return f"success fell from {best:.2f} to {success:.2f}"
+        return None
 
     def nothing_learned(self, row: Mapping[str, float]) -> Iterator[str]:
         """Why this update could teach the policy nothing, and what to do about it."""

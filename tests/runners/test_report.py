@@ -203,6 +203,38 @@ def test_episodes_that_never_fail_are_pointed_out(row: dict[str, float], said: i
     assert out.getvalue().count("no episode failed") == said
 
 
+STEADY, LOST, WRONG = (0.6, 0.02), (0.3, 0.02), (0.6, 0.7)
+"""(success, share of invalid actions) of an update."""
+
+
+@pytest.mark.parametrize(
+    ("then", "says"),
+    [
+        ([LOST] * 3, "success fell from 0.60 to 0.40"),
+        ([WRONG] * 3, "invalid actions rose from 2% to 47%, success is 0.60"),
+        ([LOST, STEADY, STEADY], None),
+        ([(0.5, 0.3), (0.45, 0.3), (0.5, 0.3)], None),
+        ([(0.9, 0.0)] * 4, None),
+    ],
+    ids=["success", "invalid actions", "single updates", "a little worse", "better"],
+)
+def test_a_run_that_breaks_down_says_so_once(then: list[tuple[float, float]], says: str | None) -> None:
+    out = io.StringIO()
+    advisor = Advisor(Train(), Console(file=out, width=500))
+    for success, invalid in [STEADY] * 4 + then * 2:
+        advisor.look_at({**HEALTHY, "seconds_rollout": 1.0, "success": success, "invalid": invalid})
+    assert out.getvalue().count("the run broke down") == (says is not None)
+    assert says is None or says in out.getvalue()
+
+
+def test_a_run_that_never_was_good_has_not_broken_down() -> None:
+    out = io.StringIO()
+    advisor = Advisor(Train(), Console(file=out, width=500))
+    for success, invalid in [(0.1, 0.9)] * 5 + [(0.0, 0.95)] * 5:
+        advisor.look_at({**HEALTHY, "seconds_rollout": 1.0, "success": success, "invalid": invalid})
+    assert "broke down" not in out.getvalue()
+
+
 @pytest.mark.parametrize(
     ("gpu", "engine", "rollout", "said"),
     [(True, "hf", 5.0, True), (False, "hf", 5.0, False), (True, "vllm", 5.0, False), (True, "hf", 3.0, False)],
