@@ -80,10 +80,10 @@ class Train:
     train a critic for a fixed policy, for search or best-of-n."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
-    target_kl: float = math.inf
-    """An update ends before a step at which the policy is further than this from where its ratios start: KL divergence
-    per token, measured on that step's minibatch. The first step is always taken; inf takes all. approx_kl in
-    metrics.jsonl is the largest of an update."""
+    max_kl: float = math.inf
+    """A step after which the policy is further than this from where the update's ratios start is taken back, and the
+    update ends: KL divergence per token, measured on the next minibatch, or after the last step on the first one, which
+    takes a forward pass more. inf takes every step. approx_kl in metrics.jsonl is the largest that was measured."""
     replay_steps: int = 0
     """Extra steps of the critic alone after each update, on minibatches of the last `replay_updates` updates."""
     replay_updates: int = 4
@@ -188,10 +188,13 @@ class Train:
         check_ranges(self, overprovision=(0, 100_000))
         if not self.max_grad_norm > 0:
             raise ValueError(f"max_grad_norm must be above 0, not {self.max_grad_norm}")
-        if not self.target_kl > 0:
-            raise ValueError(f"target_kl must be above 0, not {self.target_kl}")
-        if self.target_kl < math.inf and self.minibatches * self.epochs == 1:
-            raise ValueError("target_kl only works with several steps an update: raise minibatches or epochs")
+        if not self.max_kl > 0:
+            raise ValueError(f"max_kl must be above 0, not {self.max_kl}")
+        if self.max_kl < math.inf and self.from_played:
+            raise ValueError(
+                "max_kl does not work with staleness, where ratios start from an older policy: leave one out, or add "
+                "old_logp trainer"
+            )
         check_name(self, "dtype", DTYPES)
         check_name(self, "quantize", QUANTIZED)
         if not self.replay_steps and (self.replay_body or self.replay_updates != 4):

@@ -44,8 +44,9 @@ from runners.settings.old_logp import AGREE, OldLogp
 from runners.settings.train_settings import Train
 from runners.statistics.intervals import mean
 from runners.training.credited import Credited, credited
-from runners.training.minibatch import NOT_FINITE, Minibatch, cut_evenly
+from runners.training.minibatch import NOT_FINITE, TOO_FAR, Minibatch, cut_evenly
 from runners.training.replay import KEY, Kept, Replay
+from runners.training.step_back import StepBack
 
 KL_EVERY = 5
 """Updates between measurements of the divergence from the start, where the loss does not need it."""
@@ -141,14 +142,16 @@ class Learner:
         for piece in pieces:
             learned.credited |= self.credited(piece)
         replayed = self.learn_again(update, [Kept(piece.batch, piece.read_SD) for piece in pieces if piece.reached])
-        learned.untrained = {name: why for piece in pieces if (why := piece.untrained) for name in piece.episode_ids()}
+        reasons = [(piece, piece.untrained()) for piece in pieces]
+        learned.untrained = {name: why for piece, why in reasons if why for name in piece.episode_ids()}
         learned.row = {
             key: mean([s[key] for s in stats if key in s]) for key in dict.fromkeys(k for s in stats for k in s)
         }
         if len(moved_by) > 1:
             learned.row["approx_kl"] = max(moved_by)
-        if train.target_kl < math.inf:
-            learned.row["left_out_steps"] = float(len(pieces) * train.epochs - len(stats))
+        if train.max_kl < math.inf:
+            taken = sum(why is None for piece in pieces for why in piece.skipped)
+            learned.row["left_out_steps"] = float(len(pieces) * train.epochs - taken)
         if replayed:
             learned.row["critic_replayed"] = mean(replayed)
         raw = sum(piece.batch.raw_tokens for piece in pieces)
@@ -170,22 +173,32 @@ class Learner:
         return learned
 
     def take_steps(self, steps: Sequence[Minibatch], value_only: bool) -> tuple[list[dict[str, float]], list[float]]:
-        """Steps on these minibatches in turn, until the policy is further than ``target_kl`` from where they start.
+        """Steps on these minibatches in turn, until one goes further than ``max_kl``, which is taken back.
 
-        Returns the numbers of every step, and how far the policy was before each, the one that was too far included.
+        Returns the numbers of every step that was tried, and how far the policy was when each minibatch was read; with
+        a bound the first one is read once more after the last step.
         """
         stats: list[dict[str, float]] = []
         moved_by: list[float] = []
-        for i, piece in enumerate(steps):
+        bounded, back = self.train.max_kl < math.inf, None
+        for piece in steps:
             down = partial(self.backward, kept=piece.kept) if piece.kept else self.backward
             loss = down(self.model, piece.batch, self.loss_of(piece, value_only), self.budget)
             moved_by.append(piece.moved)
-            if i > 0 and piece.moved > self.train.target_kl:
+            if back is not None and not piece.moved <= self.train.max_kl:
                 self.optimizer.zero_grad()
                 break
+            back = StepBack(self.optimizer) if bounded else None
             norm, stepped = self.step(loss.total)
             stats.append(loss.stats | {"grad_norm": norm})
-            piece.untrained = piece.untrained and (None if stepped else NOT_FINITE)
+            piece.skipped.append(None if stepped else NOT_FINITE)
+        else:
+            if back is not None:
+                new = self.forward(self.model, steps[0].batch, self.budget)
+                moved_by.append(policy_moved(steps[0].batch, new.logp_T))
+        if back is not None and not moved_by[-1] <= self.train.max_kl:
+            back.take_back()
+            steps[len(stats) - 1].skipped[-1] = TOO_FAR
         return stats, moved_by
 
     def starts_from_engine(self) -> bool:

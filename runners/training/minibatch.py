@@ -12,7 +12,7 @@ from agents.tree.episode import EpisodeId
 from agents.tree.merge import Tree
 
 NOT_FINITE = "the gradient was not finite"
-TOO_FAR = "the update had moved the policy beyond target_kl"
+TOO_FAR = "the update had moved the policy beyond max_kl"
 
 
 @dataclass
@@ -36,8 +36,12 @@ class Minibatch:
     """Whether a gradient was taken of it."""
     moved: float = 0.0
     """How far the policy was then from the one that its ratios start from."""
-    untrained: str | None = TOO_FAR
-    """Why no step was taken for it; None once one was."""
+    skipped: list[str | None] = field(default_factory=list)
+    """For each step that was tried with it, why it was not taken, or None."""
+
+    def untrained(self) -> str | None:
+        """Why no step on it stays; None where one does."""
+        return None if None in self.skipped else next(iter(self.skipped), TOO_FAR)
 
     def episode_ids(self) -> set[EpisodeId]:
         return {episode.job.id for tree in self.trees for episode, _ in tree.paths}

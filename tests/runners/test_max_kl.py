@@ -1,7 +1,8 @@
-"""An update ends where the policy has moved far enough: what is measured, what is left out, and what is said of it."""
+"""A step that moves the policy too far is taken back: what is measured, what stays, and what is said of it."""
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,37 +63,86 @@ def test_the_measure_is_that_of_the_minibatches_before_their_steps(tmp_path: Pat
     assert row["approx_kl"] == pytest.approx(max(seen), rel=1e-3)
 
 
-def test_a_bound_leaves_out_what_comes_after_it(tmp_path: Path) -> None:
+def test_a_bound_that_is_not_reached_changes_nothing(tmp_path: Path) -> None:
     free, row, none = learned(tmp_path / "free")
     assert row["approx_kl"] > 1e-5 and "left_out_steps" not in row and not none
-    wide, wide_row, _ = learned(tmp_path / "wide", "--target-kl", "1000")
-    assert same(free, wide) and wide_row["left_out_steps"] == 0, "a bound that is not reached changes nothing"
-    tight, tight_row, missing = learned(tmp_path / "tight", "--target-kl", "1e-12")
-    assert tight_row["left_out_steps"] == 3 and len(missing) == 12 and not same(free, tight)
-    assert set(missing.values()) == {"the update had moved the policy beyond target_kl"}
-    one, _, _ = learned(tmp_path / "one", "--target-kl", "1e-12", "--epochs", "3")
-    assert same(tight, one), "the first step is always taken, and nothing after it"
+    wide, wide_row, _ = learned(tmp_path / "wide", "--max-kl", "1000")
+    assert same(free, wide) and wide_row["left_out_steps"] == 0
+    assert wide_row["approx_kl"] >= row["approx_kl"], "what the last step does is measured, too"
+
+
+@pytest.mark.parametrize("steps", [(), ("--epochs", "3"), ("--minibatches", "1")])
+def test_where_every_step_goes_too_far_nothing_changes(tmp_path: Path, steps: tuple[str, ...]) -> None:
+    with training(tmp_path / "run", *FOUR, "--max-kl", "1e-12", *steps) as run:
+        start = {name: x.clone() for name, x in run.model.policy_state().items()}
+        result = run.learner.learn(1, played(run))
+        assert all(torch.equal(x, start[name]) for name, x in run.model.policy_state().items())
+        assert not run.learner.tensors(), "no moments of a step that was taken back"
+    assert result.row["left_out_steps"] == (1 if "--minibatches" in steps else 12 if steps else 4)
+    assert len(result.untrained) == 16
+    assert set(result.untrained.values()) == {"the update had moved the policy beyond max_kl"}
+
+
+def test_only_the_step_that_goes_too_far_is_taken_back(tmp_path: Path) -> None:
+    """The bound lies between what two steps did and what three do: the third is undone, as if two had been all."""
+    with training(tmp_path / "look", *FOUR) as run:
+        learner, trees, moved = run.learner, played(run), []
+        learner.learn(1, trees)
+        take_steps = learner.take_steps
+
+        def noted(*args: Any) -> Any:
+            moved.extend((result := take_steps(*args))[1])
+            return result
+
+        learner.take_steps = noted  # type: ignore[method-assign]
+        learner.learn(2, trees)
+    bound = (moved[2] + moved[3]) / 2
+    assert max(moved[:3]) < bound < moved[3], "otherwise this tests something else"
+
+    with training(tmp_path / "bounded", *FOUR) as run:
+        run.learner.learn(1, trees)
+        run.learner.train = replace(run.train, max_kl=bound)
+        result = run.learner.learn(2, trees)
+        ours = [p.detach().clone() for p in run.model.policy_parameters()]
+        counts = {int(x) for name, x in run.learner.tensors().items() if name.endswith(".step")}
+    assert result.row["left_out_steps"] == 2 and len(result.untrained) == 8
+    assert counts == {6}, "four steps of the first update and two of the second"
+
+    with training(tmp_path / "two", *FOUR) as run:
+        run.learner.learn(1, trees)
+        step, seen = run.learner.step, []
+
+        def first_two(loss: torch.Tensor) -> tuple[float, bool]:
+            seen.append(loss)
+            if len(seen) <= 2:
+                return step(loss)
+            run.learner.optimizer.zero_grad()
+            return 0.0, False
+
+        run.learner.step = first_two  # type: ignore[method-assign]
+        run.learner.learn(2, trees)
+        assert same(ours, run.model.policy_parameters())
 
 
 @pytest.mark.parametrize("algo", [GRPO, ("selfac", "--replay-steps", "3", "--replay-updates", "2")])
 def test_what_was_left_out_is_not_replayed(tmp_path: Path, algo: tuple[str, ...]) -> None:
-    with training(tmp_path / "run", *FOUR, "--target-kl", "1e-12", "--algo", *algo) as run:
+    with training(tmp_path / "run", *FOUR, "--max-kl", "1e-12", "--algo", *algo) as run:
         trees = played(run)
         row = [run.learner.learn(update, trees).row for update in (1, 2, 3)][-1]
         held = [] if run.learner.replay is None else [len(kept) for kept in run.learner.replay.kept.values()]
-    assert row["left_out_steps"] == 3
-    assert held == ([2, 2] if "selfac" in algo else []), "the one step of an update, and the one that was refused"
+    assert row["left_out_steps"] == 4
+    assert held == ([2, 2] if "selfac" in algo else []), "the step that was taken back, and the one that showed it"
 
 
 @pytest.mark.runs
 def test_the_ledger_names_the_reason(tmp_path: Path) -> None:
-    argv = (*FOUR, "--target-kl", "1e-4", "--replay-steps", "2", "--updates", "3", "--save-every", "1")
+    argv = (*FOUR, "--max-kl", "1e-4", "--replay-steps", "2", "--updates", "3", "--save-every", "1")
     with training(tmp_path / "whole", *argv) as run:
         run.run()
     lines = [json.loads(line) for line in (tmp_path / "whole" / "ledger.jsonl").read_text().splitlines()]
     dropped = [line for line in lines if line["event"] == "dropped"]
     assert sum(row.get("left_out_steps", 0) for row in rows(tmp_path / "whole")) * 4 == len(dropped) > 0
-    assert {line["reason"] for line in dropped} == {"the update had moved the policy beyond target_kl"}
+    assert {line["reason"] for line in dropped} == {"the update had moved the policy beyond max_kl"}
 
 
 def test_moved_is_nothing_where_nothing_moved_and_not_a_number_where_that_is_so(tmp_path: Path) -> None:
@@ -107,12 +157,13 @@ def test_moved_is_nothing_where_nothing_moved_and_not_a_number_where_that_is_so(
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--target-kl", "0"), "--target-kl must be above 0, not 0.0"),
-        (("--target-kl", "nan"), "--target-kl must be above 0, not nan"),
-        (("--target-kl", "0.1", "--minibatches", "1"), "--target-kl only works with several steps an update"),
+        (("--max-kl", "0"), "--max-kl must be above 0, not 0.0"),
+        (("--max-kl", "nan"), "--max-kl must be above 0, not nan"),
+        (("--max-kl", "0.1", "--workers", "1", "--staleness", "1"), "--max-kl does not work with staleness"),
     ],
 )
 def test_a_bound_that_cannot_work_is_refused(tmp_path: Path, argv: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
         settings(tmp_path / "run", *argv)
-    settings(tmp_path / "run", "--target-kl", "0.1", "--minibatches", "1", "--epochs", "2")
+    stale = ("--workers", "1", "--staleness", "1", "--old-logp", "trainer")
+    settings(tmp_path / "run", "--max-kl", "0.1", *stale)
