@@ -91,7 +91,7 @@ class Advisor:
             yield (
                 "broke down",
                 f"[bold]the run broke down:[/] {fall} (means of {WINDOW} updates). An update went too far: begin again "
-                "with a lower --lr, or give --init-from a checkpoint from before it",
+                "with a lower --lr, or try --max-kl 0.02, which takes such steps back",
             )
         truncated = "mismatch_kept_mass" in row
         if truncated and (line := sampling_warning(self.train.top_p, self.train.top_k, dict(row))):
