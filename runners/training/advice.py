@@ -140,5 +140,7 @@ class Advisor:
             )
         elif row["success"] == 0 and row["reward_std"] == 0:
             yield "no episode had success and all had the same reward: begin with easier tasks, or a better model"
+        if row.get("left_out_steps", 0.0) >= self.train.minibatches * self.train.epochs:
+            yield "the first step already went further than --max-kl and was taken back: lower --lr, or raise --max-kl"
         if row.get("grad_norm") == 0:
             yield "the gradient was zero, so that the adapter never moved: nothing in these episodes differs in reward"

@@ -165,6 +165,8 @@ HEALTHY = {"turns": 3.0, "invalid": 0.2, "success": 0.5, "reward_std": 0.5, "gra
         ({"invalid": 1.0, "success": 0.0, "reward_std": 0.0}, "every action was invalid"),
         ({"success": 0.0, "reward_std": 0.0}, "all had the same reward"),
         ({"grad_norm": 0.0}, "the adapter never moved"),
+        ({"left_out_steps": 4.0}, "further than --max-kl and was taken back"),
+        ({"left_out_steps": 3.0}, None),
         ({}, None),
         ({"success": 0.0}, None),
     ],
