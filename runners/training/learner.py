@@ -141,7 +141,9 @@ class Learner:
             stats, moved_by = self.take_steps(pieces * train.epochs, value_only)
         for piece in pieces:
             learned.credited |= self.credited(piece)
-        replayed = self.learn_again(update, [Kept(piece.batch, piece.read_SD) for piece in pieces if piece.reached])
+        replayed = self.learn_again(
+            update, [Kept(piece.batch, piece.read_SD) for piece in pieces if piece.moved is not None]
+        )
         reasons = [(piece, piece.untrained()) for piece in pieces]
         learned.untrained = {name: why for piece, why in reasons if why for name in piece.episode_ids()}
         learned.row = {
@@ -180,12 +182,17 @@ class Learner:
         """
         stats: list[dict[str, float]] = []
         moved_by: list[float] = []
-        bounded, back = self.train.max_kl < math.inf, None
+        bounded, back = self.train.max_kl < math.inf and not value_only, None
+
+        def too_far() -> bool:
+            return back is not None and not moved_by[-1] <= self.train.max_kl
+
         for piece in steps:
             down = partial(self.backward, kept=piece.kept) if piece.kept else self.backward
             loss = down(self.model, piece.batch, self.loss_of(piece, value_only), self.budget)
+            assert piece.moved is not None
             moved_by.append(piece.moved)
-            if back is not None and not piece.moved <= self.train.max_kl:
+            if too_far():
                 self.optimizer.zero_grad()
                 break
             back = StepBack(self.optimizer) if bounded else None
@@ -196,7 +203,7 @@ class Learner:
             if back is not None:
                 new = self.forward(self.model, steps[0].batch, self.budget)
                 moved_by.append(policy_moved(steps[0].batch, new.logp_T))
-        if back is not None and not moved_by[-1] <= self.train.max_kl:
+        if back is not None and too_far():
             back.take_back()
             steps[len(stats) - 1].skipped[-1] = TOO_FAR
         return stats, moved_by
@@ -310,7 +317,7 @@ class Learner:
             if piece.unmeasured:
                 piece.mismatch, piece.unmeasured = self.measure(piece.batch, new.logp_T.detach()), False
             piece.read_SD = None if self.train.replay_body else new.read_SD
-            piece.reached, piece.moved = True, policy_moved(piece.batch, new.logp_T)
+            piece.moved = policy_moved(piece.batch, new.logp_T)
             if piece.weight_T is not None:
                 new = corrected(new, piece.weight_T)
             result = self.algorithm.loss(piece.batch, new, piece.credit)

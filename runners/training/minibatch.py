@@ -32,10 +32,8 @@ class Minibatch:
     """The forward before the update with its graph, where its own step can start from that."""
     unmeasured: bool = False
     """Whether its next forward tells how far the engine's numbers, which it started from, were off."""
-    reached: bool = False
-    """Whether a gradient was taken of it."""
-    moved: float = 0.0
-    """How far the policy was then from the one that its ratios start from."""
+    moved: float | None = None
+    """How far the policy was from the one that its ratios start from when the last gradient was taken, if one was."""
     skipped: list[str | None] = field(default_factory=list)
     """For each step that was tried with it, why it was not taken, or None."""
 
