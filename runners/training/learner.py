@@ -152,8 +152,8 @@ class Learner:
         if len(moved_by) > 1:
             learned.row["approx_kl"] = max(moved_by)
         if train.max_kl < math.inf:
-            taken = sum(why is None for piece in pieces for why in piece.skipped)
-            learned.row["left_out_steps"] = float(len(pieces) * train.epochs - taken)
+            within = sum(why != TOO_FAR for piece in pieces for why in piece.skipped)
+            learned.row["left_out_steps"] = float(len(pieces) * train.epochs - within)
         if replayed:
             learned.row["critic_replayed"] = mean(replayed)
         raw = sum(piece.batch.raw_tokens for piece in pieces)

@@ -124,6 +124,20 @@ def test_only_the_step_that_goes_too_far_is_taken_back(tmp_path: Path) -> None:
         assert same(ours, run.model.policy_parameters())
 
 
+def test_a_step_that_is_not_finite_is_not_left_out_by_the_bound(tmp_path: Path) -> None:
+    with training(tmp_path / "run", *FOUR, "--max-kl", "1000") as run:
+        step = run.learner.step
+
+        def poisoned(loss: torch.Tensor) -> tuple[float, bool]:
+            run.model.policy_parameters()[0].grad[0] = float("nan")  # type: ignore[index]
+            return step(loss)
+
+        run.learner.step = poisoned  # type: ignore[method-assign]
+        result = run.learner.learn(1, played(run))
+    assert result.row["skipped_steps"] == 4 and result.row["left_out_steps"] == 0
+    assert set(result.untrained.values()) == {"the gradient was not finite"}
+
+
 @pytest.mark.parametrize("algo", [GRPO, ("selfac", "--replay-steps", "3", "--replay-updates", "2")])
 def test_what_was_left_out_is_not_replayed(tmp_path: Path, algo: tuple[str, ...]) -> None:
     with training(tmp_path / "run", *FOUR, "--max-kl", "1e-12", "--algo", *algo) as run:
