@@ -3,7 +3,6 @@
 turnwise serve-mcp --env wiki --split test
 """
 
-import signal
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ if __name__ == "__main__":
     runners.run("serve_mcp")
 
 from dataclasses import dataclass
-from types import FrameType
+from typing import NoReturn
 
 from agent_envs import registry
 from agent_envs.core import SPLITS
@@ -56,16 +55,14 @@ def main() -> None:
 
     env = registry.make(program.env, parts[program.env])
 
-    def ended(number: int, _: FrameType | None) -> None:
+    def end(number: int) -> NoReturn:
         """A thread of the SDK waits for the client, and would keep the process."""
         env.close()
         end_now(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ended)
     try:
         with blamed(program.env, "in play"):
             env.prepare()
-            anyio.run(serve, Calls(env, program.split, program.seed))
+            anyio.run(serve, Calls(env, program.split, program.seed), end)
     finally:
         env.close()

@@ -1,9 +1,13 @@
 """`Calls` over the Model Context Protocol, by the official SDK (extra `mcp`), on standard input and output."""
 
+import signal
+from collections.abc import Callable
 from importlib import metadata
+from typing import NoReturn
 
 import anyio
 import mcp_types as types
+from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -42,8 +46,19 @@ def server_of(calls: Calls) -> Server:
     )
 
 
-async def serve(calls: Calls) -> None:
-    """Answers until the client closes the standard input."""
+async def serve(calls: Calls, end: Callable[[int], NoReturn]) -> None:
+    """Answers until the client closes the standard input; `end` is called with the number of SIGINT or SIGTERM."""
     server = server_of(calls)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    async with anyio.create_task_group() as beside:
+        await beside.start(_end_by_signal, end)
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        beside.cancel_scope.cancel()
+
+
+async def _end_by_signal(end: Callable[[int], NoReturn], *, task_status: TaskStatus[None]) -> None:
+    """By the event loop: a handler of Python's own has to wait until a loop that waits for a message wakes."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as numbers:
+        task_status.started()
+        async for number in numbers:
+            end(number)

@@ -1,5 +1,6 @@
 """An environment over MCP: the official client plays whole episodes with the rewards of our own programs."""
 
+import ctypes
 import json
 import os
 import signal
@@ -89,7 +90,12 @@ def test_the_standard_output_is_the_protocols_alone() -> None:
 
 @pytest.mark.runs
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_although_the_client_says_nothing(number: int) -> None:
+@pytest.mark.parametrize(
+    "to_a_thread",
+    [False, pytest.param(True, marks=pytest.mark.skipif(sys.platform != "linux", reason="tgkill is Linux's"))],
+)
+def test_a_signal_ends_it_although_the_client_says_nothing(number: int, to_a_thread: bool) -> None:
+    """One that another thread takes does not wake the main one, and one may come just before that one waits."""
     ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}  # fmt: skip
     serving = subprocess.Popen(
@@ -101,7 +107,11 @@ def test_a_signal_ends_it_although_the_client_says_nothing(number: int) -> None:
         serving.stdin.write(json.dumps(ask) + "\n")
         serving.stdin.flush()
         assert serving.stdout.readline()
-        serving.send_signal(number)
+        if to_a_thread:
+            last = max(int(task.name) for task in Path(f"/proc/{serving.pid}/task").iterdir())
+            assert last != serving.pid and ctypes.CDLL(None).tgkill(serving.pid, last, number) == 0
+        else:
+            serving.send_signal(number)
         assert serving.wait(30) == 128 + number and serving.stderr.read() == "error: interrupted\n"
     finally:
         serving.kill()
