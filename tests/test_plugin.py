@@ -96,7 +96,7 @@ def test_a_broken_package_is_one_line(case: str, tmp_path: Path, monkeypatch: py
     (tmp_path / f"broken_{case}.py").write_text(f"{header}\n{code}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     point = EntryPoint("mine", f"broken_{case}:Mine", algorithms.ENTRY_POINTS)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    monkeypatch.setattr(plugins, "installed", lambda group: [point])
     with pytest.raises(ValueError, match=re.escape(says)) as raised:
         algorithm_class("mine")
     assert str(raised.value).startswith(f"algorithm 'mine' (broken_{case}:Mine)") and "\n" not in str(raised.value)

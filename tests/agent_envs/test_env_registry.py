@@ -2,8 +2,10 @@
 
 import copy
 import multiprocessing
+import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import gymnasium
@@ -13,7 +15,7 @@ from env_packages import skip_without
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 import agent_envs
-from agent_envs import SettingsError, registry
+from agent_envs import SettingsError, plugins, registry
 from agent_envs.registry import gym_id
 from agent_envs.spaces import MOST_SHARED, AnyText
 from agent_envs.wiki.config import WikiConfig
@@ -136,6 +138,21 @@ def test_outside_packages_add_environments(tmp_path: Path, monkeypatch: pytest.M
     assert agent_envs.env_class("identity").name == "identity", "the others can be used"
     listed = {line.name: line for line in registry.REGISTRY.listing()}
     assert "rename it" in listed["wiki"].error and not listed["echo"].error and listed["echo"].origin == "echoes"
+
+
+def test_packages_are_read_again_only_where_one_came_or_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    monkeypatch.setattr(plugins, "entry_points", lambda: reads.append(1) or entry_points())
+    monkeypatch.syspath_prepend(tmp_path)
+    for _ in range(3):
+        assert "late" not in agent_envs.names()
+    assert len(reads) == 1
+    info = tmp_path / "late-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[turnwise.envs]\nlate = agent_envs.identity.env:IdentityEnv\n")
+    assert agent_envs.make("late").name == "identity" and "late" in agent_envs.names() and len(reads) == 2
+    shutil.rmtree(info)
+    assert "late" not in agent_envs.names() and len(reads) == 3
 
 
 def test_import_is_cheap_and_knows_no_model_library() -> None:

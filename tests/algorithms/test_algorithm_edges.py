@@ -220,7 +220,7 @@ def test_unknown_algorithms_are_answered_with_the_closest() -> None:
 
 def test_outside_packages_add_algorithms_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("mine", "algorithms.grpo:GRPO", algorithms.ENTRY_POINTS)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == algorithms.ENTRY_POINTS else [])
+    monkeypatch.setattr(plugins, "installed", lambda group: [point] if group == algorithms.ENTRY_POINTS else [])
     assert algorithm_class("mine") is GRPO
     with pytest.raises(ValueError, match=f"there are {', '.join(sorted([*ALGORITHMS, 'mine']))}"):
         algorithm_class("yours")
