@@ -31,9 +31,13 @@ def hardware() -> Hardware:
 
 
 def processor() -> str:
-    """The name of the processor."""
+    """The name of the processor, with family and model where it tells them: virtual machines hide much of a name."""
     try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")[0].splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    name = told.get("model name", platform.machine())
+    if not {"cpu family", "model"} <= told.keys():
+        return name
+    return f"{name} (family {told['cpu family']}, model {told['model']})"
