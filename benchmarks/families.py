@@ -1,0 +1,108 @@
+"""All recorded families side by side: what each method gains over REINFORCE at equal steps, tokens and seconds.
+
+    python benchmarks/families.py      # seconds
+
+Reads ``runs.csv`` of the studies in ``benchmarks/results/``. A difference is that of two runs of one seed in one study;
+where a family was studied twice, all its pairs count. Intervals are over seeds alone. Nothing is corrected for the
+number of methods.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+if __package__ in (None, ""):
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from benchmarks.judged_again import figures_of
+from benchmarks.timing import print_table
+from runners.command_line.plain import dump_json
+from runners.reporting.tables import NONE
+from runners.statistics.intervals import Interval, over_seeds
+
+MEASURES = {"auc": "equal steps", "auc_tokens": "equal tokens", "auc_seconds": "equal seconds"}
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "corridor": ("corridor-factorial", "corridor-factorial-again"),
+    "wiki": ("wiki", "wiki-again"),
+    "BabyAI": ("babyai",),
+    "TextWorld-Express": ("textworld-express", "textworld-express-centred"),
+}
+"""The studies of each."""
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "GRPO": ("grpo",),
+    "RLOO": ("rloo",),
+    "GiGPO": ("gigpo_std", "gigpo"),
+    "ARPO": ("arpo",),
+    "PACS": ("pacs",),
+    "ADCA": ("adca",),
+    "PPO": ("ppo",),
+    "Turn-PPO": ("turn_ppo",),
+    "Turn-PPO, replayed": ("turn_ppo_replay",),
+    "Self-AC": ("selfac",),
+    "Self-AC, replayed": ("selfac_replay",),
+    "Self-AC, centred, lambda 0.9": ("selfac_credit",),
+    "VinePPO, paid": ("vineppo",),
+    "the control": ("exact_critic", "free_values", "control"),
+}
+"""The names that each has in the studies; of two in one study the first is meant, which its tuning preferred."""
+BASELINE = "reinforce"
+
+
+@dataclass(frozen=True)
+class Families:
+    """Compare recorded families."""
+
+    results: Path = Path("benchmarks/results")
+    """Folder of their figures."""
+    out: Path = Path("benchmarks/results/families.json")
+    """File for the result."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Of a method over REINFORCE in a family."""
+
+    pairs: int
+    interval: Interval
+
+    def __str__(self) -> str:
+        return f"{self.interval.mean:+.3f} [{self.interval.low:.3f}, {self.interval.high:.3f}]"
+
+
+def gain(folders: Sequence[Path], names: Sequence[str], measure: str) -> Gain | None:
+    """Over all pairs of these studies; None with fewer than two."""
+    found = []
+    for folder in folders:
+        figures = figures_of(folder / "runs.csv")
+        mine, others = figures.get(next(filter(figures.__contains__, names), ""), {}), figures[BASELINE]
+        found += [mine[seed][measure][0] - others[seed][measure][0] for seed in sorted(mine.keys() & others.keys())]
+    interval = over_seeds([np.array(found)[:, None]]) if len(found) > 1 else None
+    return None if interval is None else Gain(len(found), interval)
+
+
+def gains(results: Path) -> dict[str, dict[str, dict[str, Gain]]]:
+    """By measure, method and family; what was not studied is left out."""
+    found: dict[str, dict[str, dict[str, Gain]]] = {}
+    for measure, (method, names), (family, studies) in product(MEASURES, METHODS.items(), FAMILIES.items()):
+        if one := gain([results / study for study in studies], names, measure):
+            found.setdefault(MEASURES[measure], {}).setdefault(method, {})[family] = one
+    return found
+
+
+def main() -> None:
+    settings, console = tyro.cli(Families, description=__doc__), Console(width=160)
+    found = gains(settings.results)
+    for said, methods in found.items():
+        rows = ((name, *(str(of.get(family, NONE)) for family in FAMILIES)) for name, of in methods.items())
+        print_table(f"gain over REINFORCE, area at {said}", ("", *FAMILIES), rows, console)
+    settings.out.write_text(dump_json({"studies": FAMILIES, "gains": found}), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
