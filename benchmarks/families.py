@@ -31,7 +31,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "corridor": ("corridor-factorial", "corridor-factorial-again"),
     "wiki": ("wiki", "wiki-again"),
     "BabyAI": ("babyai",),
-    "TextWorld-Express": ("textworld-express", "textworld-express-centred"),
+    "TextWorld-Express": ("textworld-express", "textworld-express-centred", "textworld-express-control"),
 }
 """The studies of each."""
 METHODS: Mapping[str, tuple[str, ...]] = {
