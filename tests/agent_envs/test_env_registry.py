@@ -5,6 +5,7 @@ import multiprocessing
 import shutil
 import subprocess
 import sys
+import sysconfig
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -143,7 +144,8 @@ def test_outside_packages_add_environments(tmp_path: Path, monkeypatch: pytest.M
 def test_packages_are_read_again_only_where_one_came_or_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
     monkeypatch.setattr(plugins, "entry_points", lambda: reads.append(1) or entry_points())
-    monkeypatch.syspath_prepend(tmp_path)
+    # Not the folder of the tests, into which others write meanwhile.
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *map(sysconfig.get_path, ("stdlib", "purelib"))])
     for _ in range(3):
         assert "late" not in agent_envs.names()
     assert len(reads) == 1
