@@ -23,7 +23,7 @@ from rich.console import Console
 from benchmarks.judged_again import figures_of
 from benchmarks.timing import print_table
 from runners.command_line.plain import dump_json
-from runners.reporting.tables import NONE
+from runners.reporting.tables import cell
 from runners.statistics.intervals import Interval, over_seeds
 
 MEASURES = {"auc": "equal steps", "auc_tokens": "equal tokens", "auc_seconds": "equal seconds"}
@@ -71,9 +71,6 @@ class Gain:
     pairs: int
     interval: Interval
 
-    def __str__(self) -> str:
-        return f"{self.interval.mean:+.3f} [{self.interval.low:.3f}, {self.interval.high:.3f}]"
-
 
 def gain(folders: Sequence[Path], names: Sequence[str], measure: str) -> Gain | None:
     """Over all pairs of these studies; None with fewer than two."""
@@ -99,7 +96,10 @@ def main() -> None:
     settings, console = tyro.cli(Families, description=__doc__), Console(width=160)
     found = gains(settings.results)
     for said, methods in found.items():
-        rows = ((name, *(str(of.get(family, NONE)) for family in FAMILIES)) for name, of in methods.items())
+        rows = (
+            (name, *(cell(of[family].interval if family in of else None, sign=True) for family in FAMILIES))
+            for name, of in methods.items()
+        )
         print_table(f"gain over REINFORCE, area at {said}", ("", *FAMILIES), rows, console)
     settings.out.write_text(dump_json({"studies": FAMILIES, "gains": found}), "utf-8")
 
