@@ -17,6 +17,7 @@ from pathlib import Path
 
 from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import SettingsError
+from agents.compiled.processor import told
 
 FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
 NATIVE = ("-march=native", "-mcpu=native", "")
@@ -54,13 +55,10 @@ def why_not(source: Path) -> str:
 
 def processor() -> str:
     """What programs for this processor may use."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
+    if not (known := dict(told())):
         return f"{platform.machine()} {platform.processor()}"
-    told = {name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
     names = ("model name", "flags", "Features", "CPU part")
-    return " ".join([platform.machine(), *(told[name] for name in names if name in told)])
+    return " ".join([platform.machine(), *(known[name] for name in names if name in known)])
 
 
 def _builder(source: Path) -> Callable[[Path], None]:

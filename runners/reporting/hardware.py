@@ -3,9 +3,10 @@
 import os
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
+
+from agents.compiled.processor import told
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,9 @@ def hardware() -> Hardware:
 
 def processor() -> str:
     """The name of the processor, with family and model where it tells them: virtual machines hide much of a name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")[0].splitlines()
-    except OSError:
+    if not (first := dict(reversed(told()))):
         return platform.processor() or platform.machine()
-    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    name = told.get("model name", platform.machine())
-    if not {"cpu family", "model"} <= told.keys():
+    name = first.get("model name", platform.machine())
+    if not {"cpu family", "model"} <= first.keys():
         return name
-    return f"{name} (family {told['cpu family']}, model {told['model']})"
+    return f"{name} (family {first['cpu family']}, model {first['model']})"
