@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from agents.model.actor_critic import ActorCritic
 from agents.model.attention.mask import tree_mask
+from agents.model.attention.onednn_linear import widen
 from agents.model.settings import CriticSettings, LoraSettings
 from agents.tree import Batch, Forward, Kind, Node
 
@@ -66,10 +67,21 @@ def base_model(size: str, vocabulary: int = VOCABULARY) -> PreTrainedModel:
 
 
 def actor_critic(
-    size: str, *, lora: bool = True, device: str = "cpu", vocabulary: int = VOCABULARY, checkpointing: bool = False
+    size: str,
+    *,
+    lora: bool = True,
+    device: str = "cpu",
+    vocabulary: int = VOCABULARY,
+    checkpointing: bool = False,
+    widened: bool = False,
 ) -> ActorCritic:
-    """The project's model, moved away from its zeros: LoRA that adds nothing and values of 0 would hide differences."""
+    """The project's model, moved away from its zeros: LoRA that adds nothing and values of 0 would hide differences.
+
+    ``widened`` as a training program loads it; without, nothing but LoRA differs from the plain passes beside it.
+    """
     base = base_model(size, vocabulary).to(device)
+    if widened:
+        widen(base)
     model = ActorCritic(base, LoraSettings() if lora else None, CriticSettings(), checkpointing=checkpointing)
     wake(model)
     return model

@@ -45,11 +45,15 @@ def own_cache(cache: Path, one_thread: None) -> Iterator[None]:
 
 @pytest.fixture
 def by_mkl() -> Iterator[None]:
-    """MKL multiplies, also on processors that gain by oneDNN."""
+    """MKL multiplies, also on processors that gain by oneDNN or by our C."""
+    from agents.compiled import adapted
+    from agents.model import compiled_linear
     from agents.model.attention import onednn_linear
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onednn_linear, "able", lambda: False)
+        for module in (adapted, compiled_linear):
+            patch.setattr(module, "pays", lambda: False)
         onednn_linear.usable.cache_clear()
         yield
     onednn_linear.usable.cache_clear()

@@ -10,11 +10,7 @@ Legend: N rows, D width, T tokens, H heads, V vocabulary.
 void turnwise_gate(count n, const float *gate, const float *up, float *out) { gated(n, gate, up, out); }
 
 void turnwise_gate_back(count n, const float *grad, const float *gate, const float *up, float *by_gate, float *by_up) {
-    EACH(n, {
-        vec x = some(gate + i, k), s = sigmoid(x), given = some(grad + i, k);
-        put(by_up + i, given * x * s, k);
-        put(by_gate + i, given * some(up + i, k) * s * (1.0f + x * (1.0f - s)), k);
-    })
+    gated_back(n, grad, gate, up, by_gate, by_up);
 }
 
 /* -- x / rms(x) * weight ------------------------------------------------------------------------------------------ */
@@ -61,10 +57,12 @@ enum { CHUNK = 64 * WIDTH };
 void turnwise_score(count N, count V, const float *logits, const ptrdiff_t *token, float *logp, float *entropy,
                     float *norm) {
     for (count row = 0; row < N; row++, logits += V) {
-        float top = -INFINITY;
-        for (count j = 0; j < V; j++) top = logits[j] > top ? logits[j] : top;
-        vec sum = all(0), along = all(0);
+        vec tops = all(-INFINITY), sum = all(0), along = all(0);
         count j = 0;
+        for (; j + WIDTH <= V; j += WIDTH) tops = larger(load(logits + j), tops);
+        float top = highest(tops);
+        for (; j < V; j++) top = logits[j] > top ? logits[j] : top;
+        j = 0;
         while (j + WIDTH <= V) {
             vec sums = all(0), alongs = all(0);
             for (count end = j + least(CHUNK, V - j); j + WIDTH <= end; j += WIDTH) {

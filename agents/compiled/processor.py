@@ -1,5 +1,6 @@
 """What the system says of its processors."""
 
+import platform
 from pathlib import Path
 
 
@@ -10,3 +11,9 @@ def told() -> list[tuple[str, str]]:
     except OSError:
         return []
     return [(name.strip(), value.strip()) for name, colon, value in (line.partition(":") for line in lines) if colon]
+
+
+def maker() -> str:
+    """Who made them, as they say it: GenuineIntel, AuthenticAMD."""
+    known = dict(told())
+    return known.get("vendor_id", "") if known else platform.processor()

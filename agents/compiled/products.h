@@ -1,21 +1,25 @@
-/* Products of small matrices, and weights of attention.
+/* Products of small matrices.
 
 Invariant: a number of a product is one sum in one order, whatever the other rows and columns are.
 */
 
+#pragma once
+
 #include "vectors.h"
 
-enum { PANEL = WIDTH * ACROSS, ROWS = 24, DEEP = 128 };
-/* Columns of a tile; rows that are taken at once, and how many of the inner side of a product. */
-
-/* -- products ----------------------------------------------------------------------------------------------------- */
+enum { PANEL = WIDTH * ACROSS, LINE = 16 };
+/* Columns of a tile; numbers that the processor fetches at once. */
 
 /* C[i, j] (+)= sum over p of A[i, p] B[p, j], where C has M rows and N vectors. */
 INLINE void tile(const int M, const int N, const int add, count inner, const float *a, count a_i, count a_p,
                  const float *b, count b_p, float *c, count c_i) {
+    if (!add) /* what is only written would be waited for at the end */
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N * WIDTH; j += LINE) __builtin_prefetch(c + i * c_i + j, 1);
     vec sum[DOWN][ACROSS];
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) sum[i][j] = add ? load(c + i * c_i + j * WIDTH) : all(0);
+#pragma GCC unroll 4
     for (count p = 0; p < inner; p++, a += a_p, b += b_p) {
         vec row[ACROSS];
         for (int j = 0; j < N; j++) row[j] = load(b + j * WIDTH);
@@ -54,24 +58,4 @@ static void product(int add, count m, count n, count inner, const float *a, coun
         for (count i = 0; i < m; i += DOWN)
             (add ? added : set)(least(DOWN, m - i), least(ACROSS, vectors - j), inner, a + i * a_i, a_i, a_p,
                                 b + j * WIDTH, b_p, c + i * c_i + j * WIDTH, c_i);
-}
-
-/* -- attention ---------------------------------------------------------------------------------------------------- */
-
-/* Scores become 2 to their power, in parts of the whole that is returned; *norm is the power of 2 of that whole. */
-static float softened(float *score, count low, count high, count end, float scale, float *norm) {
-    for (count j = 0; j < low; j++) score[j] = -INFINITY;
-    for (count j = high; j < whole(end); j++) score[j] = -INFINITY;
-    vec tops = all(-INFINITY), sums = all(0);
-    for (count j = 0; j < end; j += WIDTH) tops = larger(load(score + j), tops);
-    float top = tops[0];
-    for (int j = 1; j < WIDTH; j++) top = tops[j] > top ? tops[j] : top;
-    for (count j = 0; j < end; j += WIDTH) {
-        vec x = power((load(score + j) - top) * scale);
-        sums += x;
-        store(score + j, x);
-    }
-    float sum = total(sums);
-    *norm = top * scale + log2f(sum);
-    return sum;
 }

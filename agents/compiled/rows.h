@@ -40,6 +40,15 @@ INLINE void gated(count n, const float *gate, const float *up, float *out) {
     })
 }
 
+/* Its gradients, of which one may take the place of the gradient that is given. */
+INLINE void gated_back(count n, const float *grad, const float *gate, const float *up, float *by_gate, float *by_up) {
+    EACH(n, {
+        vec x = some(gate + i, k), s = sigmoid(x), given = some(grad + i, k);
+        put(by_gate + i, given * some(up + i, k) * s * (1.0f + x * (1.0f - s)), k);
+        put(by_up + i, given * x * s, k);
+    })
+}
+
 /* x [D] over its root mean square, times the weight; returns one over that root. */
 INLINE float normed(count D, float eps, const float *x, const float *weight, float *out) {
     vec squares = all(0);

@@ -11,12 +11,12 @@ Legend: T tokens, N of them whose logits are wanted, W hidden width, F width of 
 key head, D width of a head, V vocabulary, C positions of a cache row.
 */
 
-#include "products.h"
+#include "panels.h"
 #include "rows.h"
+#include "scores.h"
 
-enum { CHUNK = 192, DEEPER = 256, FEW = 6 };
-/* Rows that are taken through a layer at once; rows of a panel of weights that are used at once; queries of a session
-that are worth turning its keys for. */
+enum { CHUNK = 192, FEW = 6 };
+/* Rows that are taken through a layer at once; queries of a session that are worth turning its keys for. */
 
 typedef long long place;
 
@@ -46,8 +46,6 @@ typedef struct {
     Weights head;
 } Body;
 
-INLINE count panels(count O) { return (O + PANEL - 1) / PANEL; }
-INLINE count padded(count O) { return panels(O) * PANEL; }
 INLINE count wider(const Body *b) { return padded(most(2 * b->F, most(b->W, (b->H + 2 * b->G) * b->D))); }
 
 /* The columns of a panel. */
@@ -62,24 +60,10 @@ count turnwise_body_scratch(const Body *b, count length) {
 
 /* c [m, padded O] = a [m, I] times the weights, plus the bias. */
 static void times(count m, const Weights *w, const float *a, count a_step, float *c, count c_step) {
-    count tiles = (m + DOWN - 1) / DOWN, tall = tiles ? (m + tiles - 1) / tiles : 0;
-    for (count o = 0; o < panels(w->O); o++)
-        for (count p = 0; p < w->I; p += DEEPER)
-            for (count i = 0; i < m; i += tall)
-                (p ? added : set)(least(tall, m - i), ACROSS, least(DEEPER, w->I - p), a + i * a_step + p, a_step, 1,
-                                  w->panels + (o * w->I + p) * PANEL, PANEL, c + i * c_step + o * PANEL, c_step);
+    panelled(0, m, padded(w->O), w->I, a, a_step, w->panels, c, c_step);
     if (w->bias)
         for (count i = 0; i < m; i++)
             for (count o = 0; o < w->O; o++) c[i * c_step + o] += w->bias[o];
-}
-
-static float dot(const float *a, const float *b, count n) {
-    vec sums = all(0);
-    count i = 0;
-    for (; i + WIDTH <= n; i += WIDTH) sums += load(a + i) * load(b + i);
-    float sum = total(sums);
-    for (; i < n; i++) sum += a[i] * b[i];
-    return sum;
 }
 
 /* Four dot products of a query with keys that follow one another. */

@@ -10,12 +10,13 @@ Legend: T tokens, H heads, G key heads, R heads per key head, D width of a head,
 a block (a token has R of them), K keys of a block. Scores are powers of two.
 */
 
-#include "products.h"
+#include "scores.h"
 
 /* -- trees -------------------------------------------------------------------------------------------------------- */
 
-enum { AT_ONCE = 1024 };
-/* Keys of a block whose gradients are computed at once, so that they stay in the processor's cache. */
+enum { AT_ONCE = 1024, SHORT = 2048 };
+/* Keys of a block whose gradients are computed at once, so that they stay in the processor's cache; keys of a path up to
+which twice the rows do. */
 
 typedef struct {
     count T, H, G, D;
@@ -36,7 +37,7 @@ typedef struct {
 
 INLINE const float *row_of(Heads x, count place, count head) { return x.at + place * x.t + head * x.h; }
 INLINE count per_key(const Trees *z) { return z->H / z->G; }
-INLINE count block_tokens(const Trees *z) { return most(1, ROWS / per_key(z)); }
+INLINE count block_tokens(const Trees *z) { return most(1, (z->top > SHORT ? 1 : 2) * ROWS / per_key(z)); }
 INLINE count block_rows(const Trees *z) { return block_tokens(z) * per_key(z); }
 INLINE count score_step(const Trees *z) { return z->top + 2 * WIDTH; }
 
@@ -116,7 +117,8 @@ static void laid_out(const Trees *z, Heads x, count head, float *rows) {
 /* What was laid out, turned. */
 static void turned(const Trees *z, const float *rows, float *columns) {
     count E = whole(z->D);
-    memset(columns, 0, columns_size(z) * sizeof(float));
+    float *last = columns + most(0, z->T / PANEL - 1) * z->D * 2 * PANEL; /* before it everything is written */
+    memset(last, 0, (columns + columns_size(z) - last) * sizeof(float));
     for (count t0 = 0; t0 < z->T; t0 += WIDTH)
         for (count d = 0; d < z->D; d++) {
             float *to = columns + column_of(z, t0) + d * 2 * PANEL;
@@ -216,8 +218,7 @@ void turnwise_backward(const Trees *z, const Heads *query, const Heads *key, con
             float along[b.n];
             for (count i = 0; i < b.n; i++) {
                 const float *read = out + (place_of(z, &b, i) * z->H + head_of(z, &b, i)) * z->D;
-                along[i] = 0;
-                for (count d = 0; d < z->D; d++) along[i] += read[d] * outer[i * E + d];
+                along[i] = dot(read, outer + i * E, z->D);
             }
             memset(result, 0, b.n * E * sizeof(float));
             for (Block some = b; some.from < b.to; some.from = some.to) {

@@ -35,6 +35,19 @@ INLINE float total(vec x) {
     for (int j = 0; j < WIDTH; j++) sum += x[j];
     return sum;
 }
+INLINE float highest(vec x) {
+    float top = x[0];
+    for (int j = 1; j < WIDTH; j++) top = x[j] > top ? x[j] : top;
+    return top;
+}
+INLINE float dot(const float *a, const float *b, count n) {
+    vec sums = all(0);
+    count i = 0;
+    for (; i + WIDTH <= n; i += WIDTH) sums += load(a + i) * load(b + i);
+    float sum = total(sums);
+    for (; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
 INLINE count least(count a, count b) { return a < b ? a : b; }
 INLINE count most(count a, count b) { return a > b ? a : b; }
 INLINE count whole(count n) { return (n + WIDTH - 1) / WIDTH * WIDTH; }

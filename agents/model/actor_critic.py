@@ -89,7 +89,6 @@ class ActorCritic(Adapted):
             raise ModelError(f"temperature {temperature} and chunk {chunk} must be positive")
         supported.check_config(model)
         supported.dispatch(model)
-        self.choose(attention, model)
         self.lora, self.critic = lora, critic
         self.temperature, self.chunk = temperature, chunk
         self.counters = Counters()
@@ -101,6 +100,7 @@ class ActorCritic(Adapted):
             self.value_head = None if critic is None else value_head(model, critic)
         if lora is None:
             self.model.requires_grad_(True)
+        self.choose(attention, model)
         self._layers = _checkpointed(self.causal_model) if checkpointing else []
         self.train()
         supported.probe(self.causal_model, lambda batch, plan: self.logits(self.hidden(batch, plan)), self.plan_of)

@@ -19,7 +19,10 @@ from transformers.activations import SiLUActivation
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, apply_rotary_pos_emb
 
 from agents.compiled import layers
+from agents.model.attention.onednn_linear import WideLinear
+from agents.model.compiled_linear import fits, gated_mlp
 from agents.model.known_code import TURN, same_code, turns
+from agents.model.lora_linear import OnePassLinear
 
 
 def make_lean(model: nn.Module, *, compiled: bool = False) -> None:
@@ -29,7 +32,7 @@ def make_lean(model: nn.Module, *, compiled: bool = False) -> None:
         for lean, known in _KNOWN:
             if not issubclass(own, lean) and same_code(own, known):
                 module.__class__ = _mixed(lean, own)
-        if isinstance(module, Norm | Gated):
+        if isinstance(module, Norm | Gated | OnePassLinear | WideLinear):
             module.compiled = compiled
         elif compiled and turns(own):
             module.__class__ = _turning(own)
@@ -98,6 +101,8 @@ class Gated(nn.Module):
         own: Any = self
         if not self.swish:
             return super().forward(x)
+        if self.compiled and (whole := _at_once(x, own.gate_proj, own.up_proj, own.down_proj)) is not None:
+            return whole
         gate, up = own.gate_proj(x), own.up_proj(x)
         compiled = self.compiled and layers.fits(gate, up)
         if torch.is_grad_enabled() and (gate.requires_grad or up.requires_grad):
@@ -113,6 +118,17 @@ class Gated(nn.Module):
         """Whether its activation is the usual one."""
         own: Any = self
         return isinstance(own.act_fn, nn.SiLU | SiLUActivation)
+
+
+def _at_once(x: Tensor, *layers: nn.Module) -> Tensor | None:
+    """The MLP of gate, up and down in one call, where all three are LoRA layers that C computes."""
+    parts = [layer.parts(x) if isinstance(layer, OnePassLinear) and layer.compiled else None for layer in layers]
+    adapted = [one for one in parts if one is not None]
+    x_NI = x.reshape(-1, x.shape[-1])
+    if len(adapted) < len(layers) or not fits(x_NI, *adapted):
+        return None
+    out_NO = gated_mlp(x_NI, *adapted)
+    return out_NO.view(*x.shape[:-1], out_NO.shape[-1])
 
 
 class _Swish(torch.autograd.Function):
@@ -149,19 +165,22 @@ def turned(q_1HTD: Tensor, k_1HTD: Tensor, cos_1TD: Tensor, sin_1TD: Tensor, uns
     fits = one_row and q_1HTD.shape[-1] == cos_1TD.shape[-1] and layers.fits(q_1HTD, k_1HTD, cos_1TD, sin_1TD)
     if not fits or cos_1TD.requires_grad:
         return apply_rotary_pos_emb(q_1HTD, k_1HTD, cos_1TD, sin_1TD, unsqueeze_dim)
-    return tuple(_Turned.apply(x.squeeze(0), cos_1TD[0], sin_1TD[0])[None] for x in (q_1HTD, k_1HTD))
+    q_HTD, k_HTD = _Turned.apply(q_1HTD.squeeze(0), k_1HTD.squeeze(0), cos_1TD[0], sin_1TD[0])
+    return q_HTD[None], k_HTD[None]
 
 
 class _Turned(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_HTD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> Tensor:
+    def forward(ctx: Any, q_HTD: Tensor, k_HTD: Tensor, cos_TD: Tensor, sin_TD: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(cos_TD, sin_TD)
-        return layers.turn(x_HTD, cos_TD, sin_TD)
+        return layers.turn(q_HTD, cos_TD, sin_TD), layers.turn(k_HTD, cos_TD, sin_TD)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_HTD: Tensor) -> tuple[Tensor, None, None]:
-        return layers.turn(grad_HTD, *ctx.saved_tensors, back=True), None, None
+    def backward(ctx: Any, *grads_HTD: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        turning = ctx.saved_tensors  # which checkpointing lets be read once
+        q_HTD, k_HTD = (layers.turn(grad_HTD, *turning, back=True) for grad_HTD in grads_HTD)
+        return q_HTD, k_HTD, None, None
 
 
 _KNOWN: tuple[tuple[Any, Any], ...] = ((Norm, LlamaRMSNorm), (Gated, LlamaMLP))

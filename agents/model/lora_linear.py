@@ -15,32 +15,48 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
+from agents.model import compiled_linear
 from agents.model.attention.onednn_linear import WideLinear, pays, times, usable
+from agents.model.compiled_linear import Adapted
 
 
 class OnePassLinear(Linear):
     """PEFT's LoRA layer, in one product where that is the same and pays; else as PEFT computes it."""
 
+    compiled: bool = False
+    """Whether C may compute it, where that pays."""
+
     def forward(self, x: Tensor, *args: Any, **keywords: Any) -> Tensor:
-        base, active = self.get_base_layer(), [name for name in self.active_adapters if name in self.lora_A]
-        plain = not (args or keywords or self.disable_adapters or self.merged or self.lora_variant)
-        if not plain or len(active) != 1 or type(base) not in (nn.Linear, WideLinear):
+        adapted = None if args or keywords else self.parts(x)
+        if adapted is None:
             return super().forward(x, *args, **keywords)
+        x_NI = x.reshape(-1, x.shape[-1])
+        if self.compiled and compiled_linear.fits(x_NI, adapted):
+            out_NO = compiled_linear.applied(x_NI, adapted)
+        else:
+            out_NO = _Adapted.apply(x_NI, *adapted)
+        return out_NO.view(*x.shape[:-1], out_NO.shape[-1])
+
+    def parts(self, x: Tensor) -> Adapted | None:
+        """What it is made of, where that is all that it does to ``x``."""
+        base, active = self.get_base_layer(), [name for name in self.active_adapters if name in self.lora_A]
+        if self.disable_adapters or self.merged or self.lora_variant:
+            return None
+        if len(active) != 1 or type(base) not in (nn.Linear, WideLinear):
+            return None
         matrix_A, matrix_B, scale = self.lora_A[active[0]], self.lora_B[active[0]], self.scaling[active[0]]
         if matrix_B.bias is not None or not isinstance(self.lora_dropout[active[0]], nn.Identity):
-            return super().forward(x)
-        if any(own.requires_grad for own in base.parameters()):
-            return super().forward(x)
+            return None
+        if base.weight.requires_grad or (base.bias is not None and base.bias.requires_grad):
+            return None
         A_RI, B_OR = matrix_A.weight, matrix_B.weight
         if base.weight.dtype == torch.bfloat16 and not self.cast_input_dtype_enabled:  # see ``multiply_in_base_type``
             A_RI, B_OR = A_RI.to(torch.bfloat16), B_OR.to(torch.bfloat16)
         elif base.weight.dtype not in (torch.float32, torch.float64):
-            return super().forward(x)
+            return None
         if {A_RI.dtype, B_OR.dtype, x.dtype} != {base.weight.dtype}:
-            return super().forward(x)
-        x_NI = x.reshape(-1, x.shape[-1])
-        out_NO = _Adapted.apply(x_NI, base.weight, base.bias, A_RI, B_OR, scale)
-        return out_NO.view(*x.shape[:-1], out_NO.shape[-1])
+            return None
+        return Adapted(base.weight, base.bias, A_RI, B_OR, scale)
 
 
 def in_one_pass(model: nn.Module) -> None:

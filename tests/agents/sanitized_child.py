@@ -10,8 +10,9 @@ from engine_contract import TOLERANCE
 from test_attention_plan import random_trees
 from test_compiled_attention import CLOSE, apart, attend
 from test_compiled_layers import PARTS, far
+from test_compiled_linear import Case, furthest
 
-from agents.compiled import layers, transformer, tree_attention
+from agents.compiled import adapted, layers, transformer, tree_attention
 
 
 def trees() -> None:
@@ -31,6 +32,14 @@ def parts() -> None:
             assert far(name, rows, width) <= CLOSE
 
 
+def linear() -> None:
+    torch.set_num_threads(1)
+    adapted.ROWS, adapted.pays = 1, lambda: True
+    for rows, wide, inner, ranks in ((1, 16, 16, 1), (47, 32, 48, 3), (49, 48, 16, 8), (100, 16, 80, 17)):
+        for mlp in (False, True):
+            assert furthest(Case(mlp, rows, wide, inner, ranks, bias=rows % 2 == 1)) <= CLOSE
+
+
 def engines() -> None:
     torch.set_num_threads(1)
     for family in FAMILIES:
@@ -45,6 +54,7 @@ def engines() -> None:
 def main(source: str, library: str) -> None:
     loaded = CDLL(library)
     module, run = {
+        "adapted": (adapted, linear),
         "layers": (layers, parts),
         "tree_attention": (tree_attention, trees),
         "transformer": (transformer, engines),

@@ -12,7 +12,7 @@ import pytest
 from changed_c import changed
 from tree_cases import actor_critic, base, trees
 
-from agents.compiled import build, layers, transformer, tree_attention
+from agents.compiled import adapted, build, layers, transformer, tree_attention
 from agents.compiled.build import CompileError, library, processor
 from agents.model.attention.backends import choose
 from agents.model.attention.blocks import TreePlan
@@ -103,7 +103,7 @@ def test_a_library_of_another_user_is_not_loaded(fresh: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "source", [layers.SOURCE, tree_attention.SOURCE, transformer.SOURCE], ids=lambda path: path.stem
+    "source", [adapted.SOURCE, layers.SOURCE, tree_attention.SOURCE, transformer.SOURCE], ids=lambda path: path.stem
 )
 def test_no_warnings_for_any_width_of_vectors(source: Path, tmp_path: Path) -> None:
     here = [(), ("-mavx2", "-mfma"), ("-mavx512f",)] if platform.machine() == "x86_64" else [()]
@@ -141,11 +141,12 @@ def sanitized(folder: Path, source: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("source", "right", "wrong"),
     [
+        (adapted.SOURCE, "most(forward_room(w), back_room(w))", "forward_room(w)"),
         (layers.SOURCE, "memcpy(to, &x, 4 * k)", "memcpy(to, &x, 4 * k + 4)"),
         (tree_attention.SOURCE, "4 * z->T * whole(z->D)", "4 * z->T * whole(z->D) - 4096"),
         (transformer.SOURCE, "whole(b->D) * step", "whole(b->D) * step - 4096"),
     ],
-    ids=["layers", "tree attention", "transformer"],
+    ids=["adapted", "layers", "tree attention", "transformer"],
 )
 def test_no_access_beyond_its_memory(source: Path, right: str, wrong: str, tmp_path: Path) -> None:
     done = sanitized(tmp_path, source)

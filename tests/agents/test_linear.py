@@ -120,7 +120,7 @@ def test_an_engine_on_wide_layers_equals_a_plain_forward(family: str, monkeypatc
 
 def test_not_on_processors_that_mkl_was_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
     for maker, gains in (("vendor_id\t: GenuineIntel", False), ("vendor_id\t: AuthenticAMD", True), ("", True)):
-        monkeypatch.setattr(linear, "_maker", lambda maker=maker: maker)
+        monkeypatch.setattr(linear, "maker", lambda maker=maker: maker)
         assert REAL.__wrapped__() is gains
 
 

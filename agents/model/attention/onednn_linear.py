@@ -9,7 +9,6 @@ beside few rows faster still where the weights lie column by column. oneDNN comp
 Legend: N rows, I and O features in and out.
 """
 
-import platform
 from functools import cache
 from typing import Any
 
@@ -18,7 +17,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from agents.compiled.processor import told
+from agents.compiled.processor import maker
+from agents.model import compiled_linear
 
 WORTH = 64 * 128 * 128
 """Multiplications below which starting oneDNN costs more than it saves."""
@@ -33,12 +33,7 @@ def able() -> bool:
 @cache
 def usable() -> bool:
     """Whether this machine gains by it: it is able to, and MKL was not made for its processor."""
-    return able() and "GenuineIntel" not in _maker()
-
-
-def _maker() -> str:
-    known = dict(told())
-    return known.get("vendor_id", "") if known else platform.processor()
+    return able() and "GenuineIntel" not in maker()
 
 
 def rounded(rows: int) -> int:
@@ -101,6 +96,8 @@ class WideLinear(nn.Linear):
     packs: bool = False
     """Keeps a copy of the weights in the order that is fastest to multiply without gradient: a third faster for few
     rows. It is oneDNN's own order where that pays, and column by column elsewhere."""
+    compiled: bool = False
+    """Whether C may compute it, where that pays, it is not trained, and no copy of it is packed."""
     _packed: tuple[int, Tensor] | None = None
     """Version of the weights, and the copy that was made of it."""
 
@@ -113,8 +110,19 @@ class WideLinear(nn.Linear):
             else:
                 out_NO = times(x_NI, self._ordered(), self.bias)
             return out_NO.view(*x.shape[:-1], self.out_features)
+        if (out := self._by_c(x)) is not None:
+            return out
         plain = learns or usable() or not on_cpu(x, self.weight)
         return linear(x, self.weight if plain else self._ordered(), self.bias)
+
+    def _by_c(self, x: Tensor) -> Tensor | None:
+        trained = self.weight.requires_grad or (self.bias is not None and self.bias.requires_grad)
+        if trained or self.packs or not self.compiled:
+            return None
+        x_NI, whole = x.reshape(-1, self.in_features), compiled_linear.without_lora(self.weight, self.bias)
+        if not compiled_linear.fits(x_NI, whole):
+            return None
+        return compiled_linear.applied(x_NI, whole).view(*x.shape[:-1], self.out_features)
 
     def _ordered(self) -> Tensor:
         weight = self.weight
@@ -138,7 +146,7 @@ def by_columns(weight_OI: Tensor) -> Tensor:
 
 def widen(model: nn.Module, *, packs: bool = False) -> None:
     """Makes every plain linear layer of ``model`` a wide one, where this machine gains by it. Weights stay."""
-    if usable() or packs:
+    if usable() or packs or compiled_linear.pays():
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.__class__ = WideLinear
