@@ -39,9 +39,9 @@ def missing() -> str:
 
 @cache
 def pays() -> bool:
-    """Whether it is known to be faster than PyTorch's products here: those with AVX2 alone by other makers than Intel.
+    """Whether it is taken to be faster than PyTorch's products: with AVX2 alone, on processors not of Intel's make.
 
-    With wider instructions oneDNN multiplies (`onednn_linear`), and on Intel's own processors MKL at its best.
+    It was measured on AMD's Zen 3. With wider instructions oneDNN multiplies (`onednn_linear`), and MKL is made for Intel's.
     """
     return torch.backends.cpu.get_cpu_capability() == "AVX2" and "GenuineIntel" not in maker() and not missing()
 
