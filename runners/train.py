@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from agents.compiled import build
+from agents.model.settings import Attention
 from runners.command_line.errors import UserError
 from runners.command_line.interrupts import importing
 from runners.command_line.program import command
@@ -52,6 +54,8 @@ def begin(argv: Sequence[str], console: Console) -> Training:
         return start.resume(Path(words[1]), console)
     settings = read_settings(argv, about=f"{Train.__doc__ or ''} {RESUME}")
     check_fit(settings)
+    if settings.train.attention in (Attention.AUTO, Attention.COMPILED):
+        build.begin()
     with importing():
         from runners.training import start
 

@@ -5,7 +5,8 @@ Legend: N rows, I and O features in and out, R rank, F width of the MLP.
 
 from collections.abc import Sequence
 from ctypes import CDLL, POINTER, Structure, c_float, c_ssize_t, c_void_p
-from functools import cache
+from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +17,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from agents.compiled import layers
 from agents.compiled.build import library, why_not
 from agents.compiled.processor import maker
+from agents.compiled.threads import allowed, in_threads
 
 SOURCE = Path(__file__).with_name("adapted.c")
-ROWS, NUMBERS, VECTOR = 64, 1 << 19, 16
-"""Rows from which it pays; numbers of a weight up to which it does; numbers of the widest vector there is."""
+ROWS, NUMBERS, VECTOR, PART = 64, 1 << 19, 16, 256
+"""Rows from which it pays; numbers of a weight up to which it does; numbers of the widest vector there is; rows that
+pay for a further thread."""
 
 
 class Adapted(NamedTuple):
@@ -41,7 +44,7 @@ def missing() -> str:
 def pays() -> bool:
     """Whether it is taken to be faster than PyTorch's products: with AVX2 alone, on processors not of Intel's make.
 
-    It was measured on AMD's Zen 3. With wider instructions oneDNN multiplies (`onednn_linear`), and MKL is made for Intel's.
+    It was measured on AMD's Zen 3. With wider instructions oneDNN multiplies (`onednn_linear`).
     """
     return torch.backends.cpu.get_cpu_capability() == "AVX2" and "GenuineIntel" not in maker() and not missing()
 
@@ -58,7 +61,7 @@ def fits(x_NI: Tensor, *adapted: Adapted) -> bool:
 def forward(x_NI: Tensor, adapted: Adapted) -> Tensor:
     """[N, O]. ``x_NI`` is contiguous, here and below."""
     out_NO = x_NI.new_empty(x_NI.shape[0], adapted.weight_OI.shape[0])
-    _call("adapted", [adapted], [], x_NI, out=[out_NO])
+    _call("adapted", [adapted], [x_NI], [out_NO])
     return out_NO
 
 
@@ -67,16 +70,15 @@ def backward(
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """The gradients by x, where it is wanted, and by A and B. Where these have no ranks, x may be None."""
     by_x_NI = grad_NO.new_empty(grad_NO.shape[0], adapted.weight_OI.shape[1]) if for_x else None
-    grads = [_like(adapted)]
-    _call("adapted_back", [adapted], grads, grad_NO.contiguous(), x_NI, out=[by_x_NI])
-    return by_x_NI, *grads[0]
+    (grads,) = _learn("adapted_back", [adapted], [grad_NO.contiguous(), x_NI], by_x_NI)
+    return by_x_NI, *grads
 
 
 def mlp(x_NI: Tensor, gate: Adapted, up: Adapted, down: Adapted) -> tuple[Tensor, Tensor, Tensor]:
     """(down(silu(gate(x)) * up(x)) [N, O], gate(x) [N, F], up(x) [N, F])."""
     gate_NF, up_NF = (x_NI.new_empty(x_NI.shape[0], gate.weight_OI.shape[0]) for _ in range(2))
     out_NO = x_NI.new_empty(x_NI.shape[0], down.weight_OI.shape[0])
-    _call("mlp", [gate, up, down], [], x_NI, out=[gate_NF, up_NF, out_NO])
+    _call("mlp", [gate, up, down], [x_NI], [gate_NF, up_NF, out_NO])
     return out_NO, gate_NF, up_NF
 
 
@@ -84,14 +86,8 @@ def mlp_backward(
     grad_NO: Tensor, x_NI: Tensor, gate_NF: Tensor, up_NF: Tensor, adapted: Sequence[Adapted], for_x: bool
 ) -> tuple[Tensor | None, list[tuple[Tensor, Tensor]]]:
     """The gradients by x, where it is wanted, and by A and B of gate, up and down."""
-    by_x_NI, grads = torch.empty_like(x_NI) if for_x else None, [_like(one) for one in adapted]
-    _call("mlp_back", adapted, grads, grad_NO.contiguous(), x_NI, gate_NF, up_NF, out=[by_x_NI])
-    return by_x_NI, grads
-
-
-def _like(adapted: Adapted) -> tuple[Tensor, Tensor]:
-    by_A_RI, by_B_OR = (x.new_empty(x.shape) for x in (adapted.A_RI, adapted.B_OR))
-    return by_A_RI, by_B_OR
+    by_x_NI = torch.empty_like(x_NI) if for_x else None
+    return by_x_NI, _learn("mlp_back", adapted, [grad_NO.contiguous(), x_NI, gate_NF, up_NF], by_x_NI)
 
 
 # -- the call ---------------------------------------------------------------------------------------------------------
@@ -105,33 +101,60 @@ class _Layer(Structure):
     )
 
 
+Grads = list[tuple[Tensor, Tensor]]
+"""By A and B of each layer."""
+
+
+def _learn(name: str, adapted: Sequence[Adapted], rows: Sequence[Tensor | None], by_x_NI: Tensor | None) -> Grads:
+    """Sums of what the parts of the rows add."""
+    parts: list[Grads] = []
+    _call(name, adapted, rows, [by_x_NI], parts)
+    pairs = [zip(*layer, strict=True) for layer in zip(*parts, strict=True)]
+    return [(sum(by_A[1:], by_A[0]), sum(by_B[1:], by_B[0])) for by_A, by_B in pairs]
+
+
 def _call(
     name: str,
     adapted: Sequence[Adapted],
-    grads: Sequence[tuple[Tensor, Tensor]],
-    *rows: Tensor | None,
+    rows: Sequence[Tensor | None],
     out: Sequence[Tensor | None],
+    grads: list[Grads] | None = None,
 ) -> None:
-    """The first of ``rows`` is not None. Tensors without numbers have shapes alone: with them nothing is called."""
-    held = [[x if x is None else x.contiguous() for x in one[:4]] for one in adapted]
-    if not grads:
-        grads = [()] * len(adapted)  # type: ignore[list-item]
-    layers = (_Layer * len(adapted))(
-        *(
-            _Layer(*reversed(one.weight_OI.shape), one.A_RI.shape[0], one.scale, *map(_address, [*own, *by]))
-            for one, own, by in zip(adapted, held, grads, strict=True)
-        )
-    )
-    c = _called()
-    size = c.turnwise_adapted_scratch if len(adapted) == 1 else c.turnwise_mlp_scratch
+    """Calls for each part of the rows, in a thread of its own, of which ``grads`` gets the gradients where it is given.
+
+    The first of ``rows`` is not None. Tensors without numbers have shapes alone: with them nothing is called.
+    """
     first: Tensor = rows[0]  # type: ignore[assignment]
-    scratch = first.new_empty(size(layers))
+    held = [[x if x is None else x.contiguous() for x in one[:4]] for one in adapted]
+    c, calls = _called(), []
+    size = c.turnwise_adapted_scratch if len(adapted) == 1 else c.turnwise_mlp_scratch
+    for a, b in _edges(first.shape[0]):
+        by: Sequence[Sequence[Tensor]] = [()] * len(adapted)
+        if grads is not None:
+            by = [[x.new_empty(x.shape) for x in (one.A_RI, one.B_OR)] for one in adapted]
+            grads.append([(by_A, by_B) for by_A, by_B in by])
+        layers = (_Layer * len(adapted))(
+            *(
+                _Layer(*reversed(one.weight_OI.shape), one.A_RI.shape[0], one.scale, *map(_address, [*own, *its]))
+                for one, own, its in zip(adapted, held, by, strict=True)
+            )
+        )
+        scratch = first.new_empty(size(layers))
+        here = [*(_address(x, a) for x in rows), _address(scratch), *(_address(x, a) for x in out)]
+        calls.append((partial(getattr(c, f"turnwise_{name}"), layers, b - a, *here), scratch))
     if not isinstance(first, FakeTensor):
-        getattr(c, f"turnwise_{name}")(layers, first.shape[0], *map(_address, [*rows, scratch, *out]))
+        in_threads([call for call, _ in calls])
 
 
-def _address(x: Tensor | None) -> int | None:
-    return None if x is None or isinstance(x, FakeTensor) else x.data_ptr()
+def _edges(rows: int) -> list[tuple[int, int]]:
+    """Where the rows of each part begin and end."""
+    parts = max(1, min(allowed(), rows // PART))
+    return list(pairwise(rows * part // parts for part in range(parts + 1)))
+
+
+def _address(x: Tensor | None, row: int = 0) -> int | None:
+    """Where a row begins."""
+    return None if x is None or isinstance(x, FakeTensor) else x.data_ptr() + 4 * row * (x.stride(0) if row else 0)
 
 
 def _called() -> CDLL:

@@ -10,10 +10,12 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from ctypes import CDLL
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from threading import Thread
 
 from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import SettingsError
@@ -30,18 +32,34 @@ class CompileError(Exception):
     """There is no compiled library; the message says why, and can follow "since"."""
 
 
+def begin() -> None:
+    """Compiles everything beside what the process does next. What cannot be is told where it is asked for."""
+
+    def compile_all() -> None:
+        for source in sorted(Path(__file__).parent.glob("*.c")):
+            with suppress(CompileError, OSError, SettingsError):
+                _compiled(source)
+
+    Thread(target=compile_all, name="compile").start()
+
+
 @cache
 def library(source: Path) -> CDLL:
     """What ``source`` was compiled to, now or earlier. Raises CompileError."""
     try:
-        texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
-        digest = sha256(b"".join([*texts, repr((FLAGS, processor())).encode()])).hexdigest()[:16]
-        place = build_once(cache_dir() / "compiled" / f"{source.stem}-{digest}", _builder(source))
+        place = _compiled(source)
         if place.stat().st_uid not in (0, os.geteuid()):
             raise CompileError(f"{place} belongs to another user")
         return CDLL(str(place / "library.so"))
     except (OSError, SettingsError) as error:
         raise CompileError(str(error)) from error
+
+
+def _compiled(source: Path) -> Path:
+    """The folder of its library. Raises CompileError, OSError and SettingsError."""
+    texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
+    digest = sha256(b"".join([*texts, repr((FLAGS, processor())).encode()])).hexdigest()[:16]
+    return build_once(cache_dir() / "compiled" / f"{source.stem}-{digest}", _builder(source))
 
 
 def why_not(source: Path) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from agents.compiled.build import library, why_not
-from agents.compiled.threads import in_threads
+from agents.compiled.threads import allowed, in_threads
 
 SOURCE = Path(__file__).with_name("transformer.c")
 WORTH = 1 << 25
@@ -137,7 +137,7 @@ class Transformer:
         """Where the tokens are cut into parts that are computed at once, each of whole sessions: the same bits in any
         number of parts."""
         T = len(row_T)
-        parts = min(torch.get_num_threads(), T * self._weight // WORTH)
+        parts = min(allowed(), T * self._weight // WORTH)
         if parts <= 1:
             return [0, T]
         begins = np.append(np.flatnonzero(np.diff(row_T.numpy())) + 1, T)

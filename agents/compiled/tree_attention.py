@@ -10,13 +10,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from agents.compiled.build import library, why_not
-from agents.compiled.threads import in_threads
+from agents.compiled.threads import allowed, in_threads
 
 SOURCE = Path(__file__).with_name("tree_attention.c")
 WORTH = 1 << 24
@@ -134,10 +133,10 @@ def _heads(x_THD: Tensor) -> _Heads:
 
 
 def _parts(query_THD: Tensor, seen: Stretches, window: int | None) -> int:
-    """How many parts are computed at once: as many as PyTorch has threads, and as the work pays for."""
+    """How many parts are computed at once: as many as there may be threads, and as the work pays for."""
     T, H, D = query_THD.shape
     width = seen.longest if window is None else min(window, seen.longest)
-    return max(1, min(torch.get_num_threads(), T * width * H * D // WORTH))
+    return max(1, min(allowed(), T * width * H * D // WORTH))
 
 
 def _in_parts(

@@ -38,7 +38,7 @@ class Train:
         *("env", "mix", "algo", "agent", "engine", "model", "out", "init_from", "seed", "updates", "episodes"),
         "minibatches",
         *("lr", "value_lr", "temperature", "slots", "workers", "eval_every", "eval_tasks", "test_tasks"),
-        *("device", "threads"),
+        *("device", "threads", "compiled_threads"),
     )
 
     env: tuple[str, ...] = ("wiki",)
@@ -160,6 +160,8 @@ class Train:
     kernel calls. auto takes flex on CUDA, and blocks anywhere else."""
     threads: int = 1
     """Torch threads in this process; small models are fastest with one."""
+    compiled_threads: int = 2
+    """Threads in which this process computes what is compiled in C. Another number changes last bits."""
     profile: bool = False
     """Trace the second update (the only one, where there is one): the run folder then has profile/trace.json.gz, and a
     table of where the time went."""
@@ -179,11 +181,21 @@ class Train:
             )
         least_0 = ("seed", "updates", "value_updates", "env_steps", "replay_steps", "eval_every", "test_tasks")
         least_1 = (
-            *("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks", "threads"),
+            *(
+                "episodes",
+                "minibatches",
+                "epochs",
+                "token_budget",
+                "slots",
+                "eval_tasks",
+                "threads",
+                "compiled_threads",
+            ),
             *("replay_updates", "save_every", "keep_last", "max_skipped"),
         )
         check_ranges(self, **dict.fromkeys(least_0, 0), **dict.fromkeys(least_1, 1))
-        check_ranges(self, seed=(0, 2**63 - 1), slots=(1, 65_536), threads=(1, 1024), lr=(0, 100), value_lr=(0, 100))
+        check_ranges(self, seed=(0, 2**63 - 1), slots=(1, 65_536), lr=(0, 100), value_lr=(0, 100))
+        check_ranges(self, threads=(1, 1024), compiled_threads=(1, 1024))
         check_ranges(self, staleness=(0, 64), episodes=(1, 1_000_000), epochs=(1, 10_000), replay_steps=(0, 100_000))
         check_ranges(self, overprovision=(0, 100_000))
         if not self.max_grad_norm > 0:

@@ -16,6 +16,7 @@ from peft.tuners.lora import LoraLayer
 from torch import nn
 from transformers import AutoConfig, PretrainedConfig
 
+from agents.compiled.threads import allowing
 from agents.engine.body import body_of
 from agents.engine.compiled_body import CompiledBody
 from agents.engine.weights import MERGE_UP_TO, PACK_UP_TO
@@ -116,7 +117,7 @@ def footprint(settings: RunSettings, config: PretrainedConfig, *, gpu: bool) -> 
     read = min(train.slots, -(-budget // length)), min(length, budget)
     prompt = CRITIC_TOKENS if critic else 0
     how: dict[str, Any] = {"wide": wide, "merged": merged} | ({} if gpu else {"attention": train.attention})
-    with _threads(train.threads):
+    with _threads(train.threads), allowing(train.compiled_threads):
         held = passes(config, dtype, build, train.token_budget, read, prompt, **how)
     reading = held.reading
     if packs and _read_in_c(config):  # which keeps the hidden states, and a few rows of all else

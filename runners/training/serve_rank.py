@@ -5,8 +5,6 @@ import pickle
 import traceback
 from contextlib import suppress
 
-import torch
-
 from agent_envs.core import SettingsError
 from agent_envs.isolation.child import Channel, connect
 from agents.model.sharded_weights import shard
@@ -19,13 +17,14 @@ from runners.settings.learner_ranks import FSDP
 from runners.training.generators import seed_all
 from runners.training.learner import Learner
 from runners.training.ranks import RankSetup, fingerprint
+from runners.training.threads import compute_in_threads
 
 
 def serve(channel: Channel) -> None:
     """Learns what rank 0 learns, until that is gone."""
     setup: RankSetup = pickle.loads(channel.recv_bytes())
     train = setup.settings.train
-    torch.set_num_threads(train.threads)
+    compute_in_threads(train)
     seed_all(train.seed)
     channel.send_bytes(b"joining")
     ranks = setup.join()

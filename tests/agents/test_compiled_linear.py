@@ -129,7 +129,7 @@ MLP = replace(ONE, mlp=True)
         (ONE, "scaled[r * O + o] = w->scale * w->B", "scaled[r * O + o] = w->B"),
         (ONE, "b.scaled[o * S + r] = w->scale * w->B", "b.scaled[o * S + r] = w->B"),
         (ONE, "= w->scale * b->by_B", "= b->by_B"),
-        (ONE, "if (w->bias)", "if (0)"),
+        (ONE, "memcpy(out + i * w->O, w->bias", "memcpy(out + i * w->O, w->weight"),
         (MLP, "back(b + 1, 1, m, slope", "back(b + 1, 0, m, slope"),
         (MLP, "back(b, 0, m, inner, here, to)", "back(b, 0, m, slope, here, to)"),
     ],

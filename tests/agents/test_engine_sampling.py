@@ -10,6 +10,7 @@ from engine_cases import VOCABULARY, engine_of, model, one, plain, some
 
 from agents.engine import Request, SamplingSettings
 from agents.engine.base import uniforms
+from agents.engine.rows import SlotRows
 from agents.engine.sampling import draw
 
 LOGITS = torch.tensor([[0.0, math.log(2.0), -math.inf, math.log(5.0)]])
@@ -100,3 +101,17 @@ def test_later_tokens_use_later_uniforms() -> None:
         cdf = p[len(prompt) - 1 + k].cumsum(0)
         low = cdf[token - 1].item() if token else 0.0
         assert low - 1e-5 <= u[k] * cdf[-1].item() <= cdf[token].item() + 1e-5
+
+
+def test_rows_draw_the_same_numbers_bit_by_bit() -> None:
+    """As they are needed, in turn with those of other rows."""
+    rows, both = SlotRows(3), np.array([0, 2])
+    for row, seed in ((0, 5), (2, 2**127 + 9)):
+        rows.begin(row, seed, 300, skip=7)
+    drawn, full = [], np.array([False])
+    while not full.any():
+        drawn.append(rows.uniform(both))
+        full = rows.record(both, np.zeros((3, 2)))
+    assert full.all() and len(drawn) == 300
+    for mine, seed in zip(np.array(drawn).T, (5, 2**127 + 9), strict=True):
+        assert np.array_equal(mine, uniforms(seed, 300, 7))
