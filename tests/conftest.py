@@ -26,12 +26,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """Of torch."""
+    """Of torch, and of what is compiled in C until a run says otherwise."""
     import torch
+
+    from agents.compiled.threads import allowing
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    with allowing(0):
+        yield
     torch.set_num_threads(threads)
 
 

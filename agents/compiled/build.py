@@ -32,7 +32,7 @@ class CompileError(Exception):
     """There is no compiled library; the message says why, and can follow "since"."""
 
 
-def begin() -> None:
+def begin() -> Thread:
     """Compiles everything beside what the process does next. What cannot be is told where it is asked for."""
 
     def compile_all() -> None:
@@ -40,7 +40,9 @@ def begin() -> None:
             with suppress(CompileError, OSError, SettingsError):
                 _compiled(source)
 
-    Thread(target=compile_all, name="compile").start()
+    thread = Thread(target=compile_all, name="compile")
+    thread.start()
+    return thread
 
 
 @cache

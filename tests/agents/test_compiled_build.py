@@ -46,6 +46,20 @@ def test_without_a_compiler_blocks_compute_and_say_why(fresh: Path, monkeypatch:
         choose(Attention.COMPILED, base())
 
 
+def test_all_is_compiled_beside_what_else_a_process_does(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build.begin().join()
+    monkeypatch.setenv("PATH", str(fresh))
+    for source in sorted(layers.SOURCE.parent.glob("*.c")):
+        assert isinstance(library(source), CDLL)
+
+
+def test_what_cannot_be_compiled_is_told_where_it_is_asked_for(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(fresh))
+    build.begin().join()
+    with pytest.raises(CompileError, match="no C compiler"):
+        library(layers.SOURCE)
+
+
 def test_what_was_compiled_once_needs_no_compiler(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose(Attention.AUTO, base())[0] is Attention.COMPILED
     library.cache_clear()

@@ -15,6 +15,7 @@ from tree_cases import CRITIC_PROMPT, trees, wake
 
 from agents.compiled import adapted
 from agents.compiled.adapted import Adapted, fits
+from agents.compiled.threads import allowing, in_threads
 from agents.model import compiled_linear
 from agents.model.actor_critic import ActorCritic
 from agents.model.attention import onednn_linear
@@ -111,6 +112,19 @@ def furthest(case: Case) -> float:
 )
 def test_c_equals_float64(case: Case) -> None:
     assert furthest(case) <= CLOSE
+
+
+@pytest.mark.parametrize("mlp", [False, True])
+def test_in_threads_nothing_changes_but_last_bits(mlp: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, at_once = Case(mlp, 700, 32, 48, 5), []
+    monkeypatch.setattr(adapted, "in_threads", lambda calls: (at_once.append(len(calls)), in_threads(calls))[1])
+    alone = outcome(case, True)
+    with allowing(2):
+        assert furthest(case) <= CLOSE
+        both = outcome(case, True)
+    assert at_once == [1, 1, 2, 2, 2, 2]
+    assert torch.equal(alone[0], both[0]) and torch.equal(alone[-1], both[-1]), "what comes out, and what goes back"
+    assert all(torch.allclose(a, b, atol=1e-3) for a, b in zip(alone, both, strict=True))
 
 
 def test_a_layer_without_lora() -> None:
