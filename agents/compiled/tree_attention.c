@@ -4,7 +4,8 @@ A row of a chain sees the chain's ancestors and, of the chain itself, what comes
 keys are a few stretches of places, and no mask is made. A block of rows is multiplied with all its keys at once, and
 its scores stay in the processor's cache.
 
-Invariant: the same numbers whatever the number of parts, except that gradients of keys and values are one sum a part.
+Invariant: the same numbers whatever the number of parts, except that gradients of keys and values are one sum a part
+where heads are too few for all parts.
 
 Legend: T tokens, H heads, G key heads, R heads per key head, D width of a head, E that width in whole vectors, n rows of
 a block (a token has R of them), K keys of a block. Scores are powers of two.
@@ -27,7 +28,7 @@ typedef struct {
     const int *rows;   /* the place of each row, chain by chain */
     const int *begin;  /* of each chain's stretches; their number at last */
     const int *spans;  /* stretches of places, by depth: the first, and the one after the last */
-    count part, parts; /* every parts-th block is computed, from part on */
+    count part, parts; /* every parts-th key head is computed, from part on; every such block, where heads are too few */
 } Trees;
 
 typedef struct {
@@ -37,6 +38,7 @@ typedef struct {
 
 INLINE const float *row_of(Heads x, count place, count head) { return x.at + place * x.t + head * x.h; }
 INLINE count per_key(const Trees *z) { return z->H / z->G; }
+INLINE int by_heads(const Trees *z) { return z->G % z->parts == 0; }
 INLINE count block_tokens(const Trees *z) { return most(1, (z->top > SHORT ? 1 : 2) * ROWS / per_key(z)); }
 INLINE count block_rows(const Trees *z) { return block_tokens(z) * per_key(z); }
 INLINE count score_step(const Trees *z) { return z->top + 2 * WIDTH; }
@@ -84,7 +86,7 @@ static int next_block(const Trees *z, Turn *turn, count g, Block *b) {
         while (turn->token < length) {
             count t0 = turn->token, t1 = least(t0 + block_tokens(z), length);
             turn->token = t1;
-            if (turn->number++ % z->parts == z->part) {
+            if (by_heads(z) || turn->number++ % z->parts == z->part) {
                 *b = (Block){c, g, (t1 - t0) * per_key(z), z->rows + z->first[c] + t0, above + t0 + 1, 0, above + t1};
                 b->from = most(0, b->seen - z->window);
                 return 1;
@@ -174,7 +176,7 @@ void turnwise_forward(const Trees *z, const Heads *query, const Heads *key, cons
     count E = whole(z->D);
     float *columns = scratch, *keys = columns + columns_size(z), *values = keys + z->T * E,
           *block = values + z->T * E, *result = block + block_rows(z) * E, *scores = result + block_rows(z) * E;
-    for (count g = 0; g < z->G; g++) {
+    for (count g = by_heads(z) ? z->part : 0; g < z->G; g += by_heads(z) ? z->parts : 1) {
         laid_out(z, *value, g, values);
         laid_out(z, *key, g, keys);
         turned(z, keys, columns);
@@ -205,7 +207,7 @@ void turnwise_backward(const Trees *z, const Heads *query, const Heads *key, con
           *keys = value_columns + columns_size(z), *values = keys + z->T * E, *key_sums = values + z->T * E,
           *value_sums = key_sums + z->T * E, *block = value_sums + z->T * E, *outer = block + n * E,
           *result = outer + n * E, *weights = result + n * E, *slopes = weights + n * score_step(z);
-    for (count g = 0; g < z->G; g++) {
+    for (count g = by_heads(z) ? z->part : 0; g < z->G; g += by_heads(z) ? z->parts : 1) {
         laid_out(z, *value, g, values);
         laid_out(z, *key, g, keys);
         turned(z, values, value_columns);

@@ -92,16 +92,17 @@ def backward(
     grad_THD, parts = packed(grad_THD), _parts(query_THD, seen, window)
     inputs, grad = [_heads(x) for x in (query_THD, key_TGD, value_TGD)], _heads(grad_THD)
     by_query_THD = query_THD.new_empty(query_THD.shape)
-    by_key_PTGD, by_value_PTGD = (key_TGD.new_empty(parts, *key_TGD.shape) for _ in range(2))
+    sums = 1 if key_TGD.shape[1] % parts == 0 else parts  # parts of whole heads share one
+    by_key_PTGD, by_value_PTGD = (key_TGD.new_empty(sums, *key_TGD.shape) for _ in range(2))
 
     def call(trees: _Trees, scratch: Tensor, part: int) -> None:
         _called().turnwise_backward(
             byref(trees), *map(byref, inputs), scratch.data_ptr(), out_THD.data_ptr(), norm_TH.data_ptr(), byref(grad),
-            by_query_THD.data_ptr(), by_key_PTGD[part].data_ptr(), by_value_PTGD[part].data_ptr(),
+            by_query_THD.data_ptr(), by_key_PTGD[part % sums].data_ptr(), by_value_PTGD[part % sums].data_ptr(),
         )  # fmt: skip
 
     _in_parts(call, parts, query_THD, key_TGD, seen, window, scale)
-    by_key_TGD, by_value_TGD = (x[0] if parts == 1 else x.sum(0) for x in (by_key_PTGD, by_value_PTGD))
+    by_key_TGD, by_value_TGD = (x[0] if sums == 1 else x.sum(0) for x in (by_key_PTGD, by_value_PTGD))
     return by_query_THD, by_key_TGD, by_value_TGD
 
 
