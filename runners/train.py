@@ -54,7 +54,8 @@ def begin(argv: Sequence[str], console: Console) -> Training:
         return start.resume(Path(words[1]), console)
     settings = read_settings(argv, about=f"{Train.__doc__ or ''} {RESUME}")
     check_fit(settings)
-    if settings.train.attention in (Attention.AUTO, Attention.COMPILED):
+    on_cpu = not settings.train.device.startswith("cuda")
+    if on_cpu and settings.train.attention in (Attention.AUTO, Attention.COMPILED):
         build.begin()
     with importing():
         from runners.training import start
