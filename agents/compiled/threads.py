@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 
@@ -39,13 +39,23 @@ def in_threads(calls: Sequence[Callable[[], None]]) -> None:
     """Makes all calls, each in a thread of its own where there are several. Raises what one of them raises."""
     if len(calls) == 1:
         return calls[0]()
-    others = [_threads(os.getpid()).submit(call) for call in calls[1:]]
+    others: list[Future[None]] = []
     try:
+        others += [_threads(os.getpid()).submit(call) for call in calls[1:]]
         calls[0]()
     finally:
-        errors = [other.exception() for other in others]  # waits: what they write to is the caller's
-    for error in filter(None, errors):
-        raise error
+        _await(others)
+    for other in others:
+        other.result()
+
+
+def _await(calls: list[Future[None]]) -> None:
+    """Returns, or raises what a signal does, when they have ended: what they write to must not go before."""
+    try:
+        wait(calls)
+    except BaseException:
+        wait(calls)
+        raise
 
 
 @cache

@@ -1,5 +1,7 @@
 """Calls of C at once."""
 
+import signal
+import time
 from threading import Barrier, get_ident
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 
 from agents.compiled.threads import allow, allowed, allowing, in_threads
 from runners.settings.train_settings import Train
+from runners.training.interrupts import Stopped
 from runners.training.threads import compute_in_threads
 
 
@@ -34,6 +37,26 @@ def test_an_error_is_raised_when_the_others_have_ended(wrong: int) -> None:
     with pytest.raises(ValueError, match=str(wrong)):
         in_threads([lambda number=number: call(number) for number in range(3)])
     assert sorted(ended) == [number for number in range(3) if number != wrong]
+
+
+def test_a_signal_waits_for_the_others() -> None:
+    ended: list[int] = []
+
+    def late() -> None:
+        time.sleep(0.3)
+        ended.append(1)
+
+    def stop(*_: object) -> None:
+        raise Stopped(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Stopped):
+            in_threads([lambda: None, late])
+        assert ended == [1]
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_run_says_how_many(one_thread: None) -> None:
