@@ -15,7 +15,7 @@ from ctypes import CDLL
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from threading import Thread
+from threading import Thread, main_thread
 
 from agent_envs.cache import build_once, cache_dir
 from agent_envs.core import SettingsError
@@ -38,7 +38,8 @@ def begin() -> Thread:
     def compile_all() -> None:
         for source in sorted(Path(__file__).parent.glob("*.c")):
             with suppress(CompileError, OSError, SettingsError):
-                _compiled(source)
+                if main_thread().is_alive():
+                    _compiled(source)
 
     thread = Thread(target=compile_all, name="compile")
     thread.start()

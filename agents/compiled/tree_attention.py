@@ -153,14 +153,13 @@ def _in_parts(
     T, H, D = query_THD.shape
     arrays = [x.ctypes.data for x in (seen.first, seen.rows, seen.begin, seen.spans)]
 
-    def one(part: int) -> None:
-        chains, G = seen.first.size - 1, key_TGD.shape[1]
+    chains, G, calls = seen.first.size - 1, key_TGD.shape[1], []
+    for part in range(parts):
         trees = _Trees(T, H, G, D, scale, window or T, chains, seen.longest, *arrays, part, parts)
         scratch = query_THD.new_empty(_called().turnwise_scratch(byref(trees)))
-        if not isinstance(query_THD, FakeTensor):
-            call(trees, scratch, part)
-
-    in_threads([partial(one, part) for part in range(parts)])
+        calls.append(partial(call, trees, scratch, part))
+    if not isinstance(query_THD, FakeTensor):
+        in_threads(calls)
 
 
 def _called() -> CDLL:
