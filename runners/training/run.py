@@ -59,6 +59,7 @@ from runners.training.report import Report
 from runners.training.rollouts import Plans, Rollout, Rollouts
 from runners.training.searching import search_costs, search_of
 from runners.training.stream import MixedStream
+from runners.training.threads import compute_in_threads
 from runners.workers.controller import Controller
 from runners.workers.registry import WORKERS, WorkersOpening
 from runners.workers.serve import WorkerSetup
@@ -89,6 +90,7 @@ class Training:
     def _begin(self, resume: Path | None) -> None:
         settings, train, folder, console = self.settings, self.train, self.folder, self.console
         self.opened.callback(hold(folder).close)
+        compute_in_threads(train)
         self.algorithm = settings.algorithm
         judge_of = judge_settings(settings)
         asks_oracle = {

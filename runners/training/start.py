@@ -20,7 +20,6 @@ from runners.settings.run_settings import RunSettings
 from runners.training.generators import seed_all
 from runners.training.report import versions
 from runners.training.run import Training
-from runners.training.threads import compute_in_threads
 
 VERSIONS = "versions.json"
 
@@ -35,7 +34,6 @@ def begin(settings: RunSettings, console: Console, argv: Sequence[str] = ()) -> 
         values = {**vars(train), **{f"lora.{name}": value for name, value in vars(settings.lora).items()}}
         line = pretrained.shown(values, preset, named_base, *named(argv))
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    compute_in_threads(train)
     seed_all(train.seed)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     place = train.out or Path("runs") / f"{train.envs}-{train.algo}-{train.seed}-{stamp}"
@@ -63,7 +61,6 @@ def resume(folder: Path, console: Console) -> Training:
     for line in (*other_versions(run.folder / VERSIONS), *other_settings(run, chosen)):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
     console.print(f"resuming from {chosen}", soft_wrap=True, highlight=False, markup=False)
-    compute_in_threads(run.train)
     checkpoint.clear_unfinished(run.checkpoints)
     return Training(run.settings, run.folder, console, resume=chosen)
 
