@@ -114,10 +114,10 @@ static Back begun(const Layer *w, int for_x, float *room) {
     return b;
 }
 
-/* c [R, n] += a [m, S] turned, times b [m, n]. Rows of tiles are about as many in each. */
+/* c [R, n] += a [m, S] turned, times b [m, n]. */
 static void turned_times(count R, count S, count m, count n, const float *a, const float *b, float *c) {
-    count tiles = (R + DOWN - 1) / DOWN, tall = tiles ? (R + tiles - 1) / tiles : 0;
-    for (count r = 0; r < R; r += tall) product(1, least(tall, R - r), n, m, a + r, 1, S, b, n, c + r * n, n);
+    count rows = tall(R);
+    for (count r = 0; r < R; r += rows) product(1, least(rows, R - r), n, m, a + r, 1, S, b, n, c + r * n, n);
 }
 
 /* by_x [m, I] (+)= grad [m, O] times the sum of the weights, where by_x is wanted; and what these rows add to the rest. */

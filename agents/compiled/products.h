@@ -50,6 +50,12 @@ INLINE void tile(const int M, const int N, const int add, count inner, const flo
 TILED(set, 0)
 TILED(added, 1)
 
+/* Rows of a tile where m rows are cut into as few tiles as there can be, about as tall as each other. */
+INLINE count tall(count m) {
+    count tiles = (m + DOWN - 1) / DOWN;
+    return tiles ? (m + tiles - 1) / tiles : 0;
+}
+
 /* C (+)= A B with n columns, rounded up to whole vectors: what is beyond them is overwritten with anything. */
 static void product(int add, count m, count n, count inner, const float *a, count a_i, count a_p, const float *b,
                     count b_p, float *c, count c_i) {

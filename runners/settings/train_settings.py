@@ -181,17 +181,8 @@ class Train:
             )
         least_0 = ("seed", "updates", "value_updates", "env_steps", "replay_steps", "eval_every", "test_tasks")
         least_1 = (
-            *(
-                "episodes",
-                "minibatches",
-                "epochs",
-                "token_budget",
-                "slots",
-                "eval_tasks",
-                "threads",
-                "compiled_threads",
-            ),
-            *("replay_updates", "save_every", "keep_last", "max_skipped"),
+            *("episodes", "minibatches", "epochs", "token_budget", "slots", "eval_tasks"),
+            *("replay_updates", "save_every", "keep_last", "max_skipped", "threads", "compiled_threads"),
         )
         check_ranges(self, **dict.fromkeys(least_0, 0), **dict.fromkeys(least_1, 1))
         check_ranges(self, seed=(0, 2**63 - 1), slots=(1, 65_536), lr=(0, 100), value_lr=(0, 100))
