@@ -20,7 +20,18 @@ from typing import ClassVar
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import Acts, JudgedAlgorithm, Loss, Needs, require, require_company, without_gradient
+from algorithms.base import (
+    Acts,
+    CreditKind,
+    Granularity,
+    JudgedAlgorithm,
+    Loss,
+    Methodology,
+    Needs,
+    require,
+    require_company,
+    without_gradient,
+)
 from algorithms.formulas.attribution import (
     OrmDistribution,
     Scheme,
@@ -138,6 +149,12 @@ class ADCA(TokenLoss, JudgedAlgorithm[StepCredit]):
     @property
     def needs(self) -> Needs:
         return Needs(judge=self.enable, reference=self.kl_coef > 0)
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        if not self.enable:
+            return CreditKind(Granularity.EPISODE, Methodology.MONTE_CARLO)
+        return CreditKind(Granularity.TURN, Methodology.JUDGE)
 
     def asked(self, return_L: Tensor, tree_L: Tensor, visit_L: Tensor) -> Tensor:
         """asked_L: in the first ``prm_epoch`` passes over the training tasks, and not where it is ``skipped``."""

@@ -30,8 +30,11 @@ from agents.tree import Batch, Forward, Tensor
 from algorithms.base import (
     Acts,
     Algorithm,
+    CreditKind,
     ForkPoint,
+    Granularity,
     Loss,
+    Methodology,
     Sampling,
     require,
     require_company,
@@ -134,6 +137,11 @@ class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
             require(0 <= getattr(self, name) <= 1, f"{name} must lie in 0..1, not {getattr(self, name)}")
         require(math.isfinite(self.entropy_weight), f"entropy_weight must be a number, not {self.entropy_weight}")
         require_company(self.group)
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        forks = self.initial_rollouts < self.group and self.beam_size > 1
+        return CreditKind(Granularity.SEGMENT if forks else Granularity.EPISODE, Methodology.MONTE_CARLO)
 
     @property
     def sampling(self) -> Sampling:

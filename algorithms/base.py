@@ -80,6 +80,32 @@ class ValueMeaning:
     """Whether the value after an answer learned the outcome, so that it can verify finished work."""
 
 
+class Granularity(StrEnum):
+    """The smallest thing that gets a credit of its own."""
+
+    TOKEN = "token"
+    SEGMENT = "segment"
+    TURN = "turn"
+    EPISODE = "episode"
+
+
+class Methodology(StrEnum):
+    """How credit is found, in families of Zhang 2026 (arXiv 2604.09459, section 2.4), and by an oracle."""
+
+    MONTE_CARLO = "Monte Carlo"
+    TEMPORAL_DIFFERENCE = "temporal difference"
+    JUDGE = "model-based: a judge"
+    ORACLE = "an oracle of the environment"
+
+
+@dataclass(frozen=True)
+class CreditKind:
+    """What a report of a comparison says of an algorithm's credit."""
+
+    granularity: Granularity
+    methodology: Methodology
+
+
 class Algorithm(ABC, Generic[Credit]):
     """A rule that turns episodes into a loss. Subclasses are frozen dataclasses; no method inherits from another."""
 
@@ -104,6 +130,11 @@ class Algorithm(ABC, Generic[Credit]):
     def values(self) -> ValueMeaning:
         """What the critic's values estimate, where there is a critic."""
         return ValueMeaning()
+
+    @property
+    def credit_kind(self) -> CreditKind | None:
+        """Granularity and methodology of its credit, for reports; None: it does not say."""
+        return None
 
     @property
     def sampling(self) -> Sampling:

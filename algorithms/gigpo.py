@@ -22,7 +22,17 @@ from typing import ClassVar
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import Acts, Algorithm, Loss, require, require_company, without_gradient
+from algorithms.base import (
+    Acts,
+    Algorithm,
+    CreditKind,
+    Granularity,
+    Loss,
+    Methodology,
+    require,
+    require_company,
+    without_gradient,
+)
 from algorithms.formulas.groups import Scale, group_advantage, turn_lengths
 from algorithms.formulas.maths import sides, weighted_mean
 from algorithms.formulas.policy_loss import TokenLoss, TokenSums
@@ -89,6 +99,10 @@ class GiGPO(TokenLoss, Algorithm[RowSums]):
         require(self.omega >= 0, f"omega must not be negative, but is {self.omega}")
         require(self.invalid_cost >= 0, f"invalid_cost must not be negative, but is {self.invalid_cost}")
         require(0 < self.similarity <= 1, f"similarity must lie above 0 and up to 1, not {self.similarity}")
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return CreditKind(Granularity.TURN if self.omega else Granularity.EPISODE, Methodology.MONTE_CARLO)
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> RowSums:

@@ -31,7 +31,10 @@ from agents.tree import Batch, Forward, Tensor
 from algorithms.base import (
     Acts,
     Algorithm,
+    CreditKind,
+    Granularity,
     Loss,
+    Methodology,
     Needs,
     Sampling,
     floats,
@@ -163,6 +166,10 @@ class GRPO(Gated, KLPenalty, Normalized, Algorithm[GroupCredit]):
     @property
     def needs(self) -> Needs:
         return Needs(reference=self.kl_coef > 0, moments=self.over_update(self.scale in (Scale.BATCH, Scale.TOKENS)))
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return CreditKind(Granularity.EPISODE, Methodology.MONTE_CARLO)
 
     @property
     def sampling(self) -> Sampling:

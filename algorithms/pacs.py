@@ -24,7 +24,19 @@ from typing import ClassVar
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import Acts, Algorithm, Loss, Needs, floats, reference_logp, require, without_gradient
+from algorithms.base import (
+    Acts,
+    Algorithm,
+    CreditKind,
+    Granularity,
+    Loss,
+    Methodology,
+    Needs,
+    floats,
+    reference_logp,
+    require,
+    without_gradient,
+)
 from algorithms.formulas.groups import group_mean, group_sum, lengths, spread
 from algorithms.formulas.maths import SAME, weighted_mean
 from algorithms.formulas.policy_loss import KLPenalty
@@ -134,6 +146,10 @@ class PACS(KLPenalty, Algorithm[LabelCredit]):
         ratio = self.reward_method != RewardMethod.MEAN_LOGP
         anchored = ratio and self.anchor == Anchor.REFERENCE
         return Needs(reference=self.kl_coef > 0 or anchored, ratios=ratio and not anchored)
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return CreditKind(Granularity.EPISODE, Methodology.MONTE_CARLO)
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> LabelCredit:

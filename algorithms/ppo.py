@@ -21,7 +21,18 @@ from dataclasses import dataclass, replace
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import Algorithm, Loss, Needs, ValueMeaning, floats, require, without_gradient
+from algorithms.base import (
+    Algorithm,
+    CreditKind,
+    Granularity,
+    Loss,
+    Methodology,
+    Needs,
+    ValueMeaning,
+    floats,
+    require,
+    without_gradient,
+)
 from algorithms.formulas.maths import (
     AdvantageScale,
     Moments,
@@ -92,6 +103,10 @@ class PPO(TokenLoss, Normalized, Algorithm[TokenCredit]):
     def needs(self) -> Needs:
         scaled = self.over_update(self.normalize != AdvantageScale.NONE)
         return Needs(token_critic=True, replay=True, reference=self.kl_coef > 0, moments=scaled)
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return CreditKind(Granularity.TOKEN, Methodology.TEMPORAL_DIFFERENCE)
 
     @property
     def values(self) -> ValueMeaning:

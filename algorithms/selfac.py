@@ -18,7 +18,10 @@ import torch
 from agents.tree import Batch, Forward, Tensor
 from algorithms.base import (
     Algorithm,
+    CreditKind,
+    Granularity,
     Loss,
+    Methodology,
     Needs,
     ValueMeaning,
     floats,
@@ -137,6 +140,10 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
             reference=self.kl_coef > 0,
             moments=self.over_update(self.normalize != AdvantageScale.NONE),
         )
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return CreditKind(Granularity.TURN, Methodology.TEMPORAL_DIFFERENCE)
 
     @property
     def values(self) -> ValueMeaning:

@@ -19,7 +19,18 @@ from dataclasses import dataclass, replace
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import Algorithm, Loss, Needs, ValueMeaning, floats, state_values, without_gradient
+from algorithms.base import (
+    Algorithm,
+    CreditKind,
+    Granularity,
+    Loss,
+    Methodology,
+    Needs,
+    ValueMeaning,
+    floats,
+    state_values,
+    without_gradient,
+)
 from algorithms.formulas.maths import (
     AdvantageScale,
     Moments,
@@ -77,6 +88,10 @@ class TurnPPO(TurnClip, KLPenalty, Normalized, Algorithm[RowCredit]):
     def needs(self) -> Needs:
         scaled = self.over_update(self.normalize != AdvantageScale.NONE)
         return Needs(critic=True, replay=True, reference=self.kl_coef > 0, moments=scaled)
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return CreditKind(Granularity.TURN, Methodology.TEMPORAL_DIFFERENCE)
 
     @property
     def values(self) -> ValueMeaning:

@@ -17,7 +17,17 @@ from dataclasses import dataclass
 import torch
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Needs, floats, require, without_gradient
+from algorithms.base import (
+    Algorithm,
+    CreditKind,
+    Granularity,
+    Loss,
+    Methodology,
+    Needs,
+    floats,
+    require,
+    without_gradient,
+)
 from algorithms.formulas.fixed_credit import FixedAdvantages, FixedCredit
 from algorithms.formulas.maths import AdvantageScale, Normalized, mean_and_variance, scale_advantage
 from algorithms.formulas.policy_loss import KLPenalty
@@ -59,6 +69,10 @@ class VinePPO(FixedAdvantages, TurnClip, KLPenalty, Normalized, Algorithm[FixedC
             reference=self.kl_coef > 0,
             moments=self.over_update(self.normalize != AdvantageScale.NONE),
         )
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return CreditKind(Granularity.TURN, Methodology.MONTE_CARLO)
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> FixedCredit:

@@ -93,7 +93,8 @@ class ActorCritic(Adapted):
         self.temperature, self.chunk = temperature, chunk
         self.counters = Counters()
         self._plan: tuple[Tensor, RowPlan] | None = None
-        self._base_size = model.num_parameters()
+        self.base_size = model.num_parameters()
+        """Parameters of the model before anything was added."""
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
             torch.manual_seed(seed)
             self.model = model if lora is None else with_lora(model, lora)
@@ -160,8 +161,8 @@ class ActorCritic(Adapted):
             chosen = self.model.peft_config["default"].target_modules
             few = sorted(chosen) if len(chosen) <= 12 else [f"{len(chosen)} layers"]
             name = f"LoRA (auto: {', '.join(few)})"
-        share = 100 * (policy + value) / self._base_size
-        return f"trained: {policy:,} {name} + {value:,} value head = {share:.1f} % of {self._base_size:,} parameters"
+        share = 100 * (policy + value) / self.base_size
+        return f"trained: {policy:,} {name} + {value:,} value head = {share:.1f} % of {self.base_size:,} parameters"
 
     # -- forward ----------------------------------------------------------------------------------------------------
 

@@ -75,8 +75,8 @@ class SeparateActorCritic(ActorCritic):
 
     def summary(self) -> str:
         policy, value = (sum(p.numel() for p in x) for x in (self.policy_parameters(), self.value_parameters()))
-        share = 100 * (policy + value) / self._base_size
-        return f"trained: {policy:,} LoRA + {value:,} separate critic = {share:.1f} % of {self._base_size:,} parameters"
+        share = 100 * (policy + value) / self.base_size
+        return f"trained: {policy:,} LoRA + {value:,} separate critic = {share:.1f} % of {self.base_size:,} parameters"
 
     def forward(self, batch: Batch) -> Forward:
         """As ``ActorCritic.forward``, with ``value_T`` of every row."""

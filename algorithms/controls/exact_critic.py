@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, Loss, Needs, floats, without_gradient
+from algorithms.base import Algorithm, CreditKind, Granularity, Loss, Methodology, Needs, floats, without_gradient
 from algorithms.formulas.fixed_credit import FixedAdvantages, FixedCredit
 from algorithms.formulas.maths import (
     AdvantageScale,
@@ -53,6 +53,10 @@ class ExactCritic(FixedAdvantages, TurnClip, Normalized, Algorithm[FixedCredit])
     @property
     def needs(self) -> Needs:
         return Needs(oracle=True, moments=self.over_update(self.normalize != AdvantageScale.NONE))
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return CreditKind(Granularity.TURN, Methodology.ORACLE)
 
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> FixedCredit:

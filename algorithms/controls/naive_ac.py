@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import Algorithm, Loss, Needs, Sampling
+from algorithms.base import Algorithm, CreditKind, Loss, Needs, Sampling
 from algorithms.formulas.maths import Moments
 from algorithms.selfac import SelfAC, TurnCredit
 
@@ -24,6 +24,10 @@ class NaiveAC(Algorithm[TurnCredit]):
     @property
     def needs(self) -> Needs:
         return replace(self.formula.needs, search=False, separate_passes=True)
+
+    @property
+    def credit_kind(self) -> CreditKind:
+        return self.formula.credit_kind
 
     @property
     def sampling(self) -> Sampling:

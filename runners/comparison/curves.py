@@ -51,6 +51,17 @@ class History:
         told = [entry for entry in self.valid if "sampled" in entry]
         return [entry["env_steps"] for entry in told], [entry["sampled"] for entry in told]
 
+    @property
+    def wall_seconds(self) -> float:
+        """Seconds of playing and learning, with what a control has for nothing."""
+        return sum(row.get(part, 0.0) for row in self.rows for part in ("seconds_rollout", *LEARNING))
+
+    @property
+    def processor_seconds(self) -> float | None:
+        """The same of the run's own process on the processor; None for a run of an earlier version."""
+        told = [row.get("seconds_processor") for row in self.rows]
+        return None if None in told else sum(x for x in told if x is not None)
+
     def column(self, key: str) -> list[float]:
         return [float(row[key]) for row in self.rows]
 

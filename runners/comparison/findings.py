@@ -6,14 +6,16 @@ same seed.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
+from runners.comparison.checklist import Checklist, checklist
 from runners.comparison.claims import Judged, judge_all
 from runners.comparison.comparison_settings import ComparisonPlan
 from runners.comparison.curves import History, read_history
@@ -29,8 +31,10 @@ from runners.comparison.measures import (
     task_figures,
 )
 from runners.comparison.runs import CREDIT, credit_folder, result_file
+from runners.comparison.trajectories import Trajectories, read_trajectories
 from runners.comparison.tuning import Tried
 from runners.crediting.quality import FIGURES, WHEN
+from runners.reporting.progress import evaluating
 from runners.statistics.intervals import Interval, bootstrap
 
 BY_TURN = ("auc", "value_solvable")
@@ -62,10 +66,11 @@ class Findings:
     """The same against the policy's own values."""
     credit_by_turn: Mapping[str, Mapping[str, Mapping[str, tuple[list[float], list[float]]]]]
     """The same turn by turn: (turns, means over seeds), up to the first turn that some seed cannot tell."""
+    checklist: Checklist
     settings: Mapping[str, Any]
 
 
-def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tried]) -> Findings:
+def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tried], console: Console) -> Findings:
     """Reads all runs and works out every figure."""
     compare, folder, baseline = plan.compare, plan.compare.folder, plan.baseline
     names, seeds = list(dict.fromkeys(run.entrant for run in runs)), sorted({run.seed for run in runs})
@@ -107,6 +112,7 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
         over_all_turns(credit),
         over_all_turns(played),
         turn_by_turn(credit),
+        checklist(plan, runs, histories, tried, _played(runs, console)),
         {
             "compare": asdict(compare),
             "tuning_seeds": list(compare.tuning_seeds),
@@ -114,6 +120,21 @@ def gather(plan: ComparisonPlan, runs: Sequence[PlannedRun], tried: Sequence[Tri
             "entrants": plan.own,
         },
     )
+
+
+def _played(runs: Sequence[PlannedRun], console: Console) -> dict[str, Trajectories]:
+    """What each entrant's episodes are like."""
+    folders: dict[str, list[Path]] = {}
+    for run in runs:
+        folders.setdefault(run.entrant, []).append(run.folder)
+    with evaluating(console, len(runs), doing="reading episodes") as done:
+
+        def told(mine: list[Path]) -> Iterator[Path]:
+            for folder in mine:
+                yield folder
+                done()
+
+        return {name: read_trajectories(told(mine)) for name, mine in folders.items()}
 
 
 Scored = Mapping[str, Sequence[Mapping[str, Any]]]

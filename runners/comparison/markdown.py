@@ -42,6 +42,15 @@ CREDIT_NOTE = (
     "The same episodes for everyone, played with the policy that {baseline} began from and with the one it ended with; "
     "no update comes between playing and crediting. Means over seeds. Better credit need not mean faster learning."
 )
+CHECKLIST = (
+    "The fourteen items that [a survey of credit assignment](https://arxiv.org/abs/2604.09459) (appendix C) asks "
+    "reports to tell. A star: it calls them required."
+)
+ENTRANTS = (
+    "*Takes*: what credit needs beside a pass over what was played. *Seconds*: of playing and learning, for each "
+    "environment step of its own, as a multiple of {baseline}'s, on the clock; with what a control has for nothing. "
+    "*Turns* and *sampled tokens* of an episode: mean (least / median / most)."
+)
 TUNING = (
     "Each setting was tried with each of these seeds, which no run above has: {seeds}. It was judged by the area under "
     "the curve of sampled success on validation tasks, in the mean over them."
@@ -91,9 +100,10 @@ def markdown(result: Findings, pictures: Mapping[str, Sequence[tuple[str, str]]]
         parts += ["## Tuning", TUNING.format(seeds=", ".join(map(str, result.settings["tuning_seeds"]))), table]
     parts += ["## What is measured"]
     parts += [f"- **{MEASURES[key].title}**: {MEASURES[key].about}." for key in result.keys if key in MEASURES]
-    settings = yaml.safe_dump(plain(result.settings), sort_keys=False, allow_unicode=True)
     about = f"{INTERVALS} {SECONDS[Clock(result.settings['compare']['clock'])]}"
-    return "\n\n".join([*parts, about, "## Settings", f"```yaml\n{settings}```"]) + "\n"
+    parts += [about, *_checklist(result)]
+    settings = yaml.safe_dump(plain(result.settings), sort_keys=False, allow_unicode=True)
+    return "\n\n".join([*parts, "## Settings", f"```yaml\n{settings}```"]) + "\n"
 
 
 def _credit(
@@ -137,6 +147,26 @@ def _short(result: Findings) -> list[str]:
         rows.append(row)
     table = markdown_table(["", *(measure_of(key).title for key in keys)], rows)
     return ["## In short", table, SHORT_NOTE.format(baseline=literal(result.baseline))]
+
+
+def _checklist(result: Findings) -> list[str]:
+    items = [
+        [f"{i}{'*' * item.required}", literal(item.asked), literal(item.answer)]
+        for i, item in enumerate(result.checklist.items, 1)
+    ]
+    rows = [
+        [literal(name), one.granularity, one.methodology, literal(one.takes), f"{one.seconds:.2f}",
+         *(NONE if lengths is None else str(lengths) for lengths in (one.episodes.turns, one.episodes.tokens))]
+        for name, one in result.checklist.entrants.items()
+    ]  # fmt: skip
+    head = ["", "granularity", "family", "takes", "seconds", "turns", "sampled tokens"]
+    return [
+        "## Checklist",
+        CHECKLIST,
+        markdown_table(["", "asked", "told"], items, text=3),
+        markdown_table(head, rows, text=4),
+        ENTRANTS.format(baseline=literal(result.baseline)),
+    ]
 
 
 def _difference(value: Interval | None, measure: Measure) -> str:

@@ -100,7 +100,7 @@ def compare(plan: ComparisonPlan, console: Console) -> None:
         do([ProcessJob("the start", logs / "start.log", lambda: iter([command]))], plan, "measuring", console)
     if plan.compare.truths:
         credit(plan, runs, console)
-    page = write_report(folder, gather(plan, runs, tried), runs)
+    page = write_report(folder, gather(plan, runs, tried, console), runs)
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
     if failed:
         seeds = ", ".join(map(str, sorted(left_out)))

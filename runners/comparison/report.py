@@ -81,6 +81,7 @@ def plain_result(result: Findings) -> dict[str, Any]:
         "tuning": [asdict(one) for one in result.tried],
         "credit": result.credit,
         "credit_played": result.credit_played,
+        "checklist": asdict(result.checklist),
         "settings": result.settings,
         "versions": versions(),
     }

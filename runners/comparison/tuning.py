@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.command_line.errors import UserError
-from runners.comparison.curves import area_between, read_history
+from runners.comparison.curves import History, area_between, read_history
 from runners.comparison.entrants import Values
 from runners.statistics.intervals import mean
 
@@ -26,6 +26,10 @@ class Tried:
     area: float
     """Area under the curve of sampled success on validation tasks, in the mean over the tuning's seeds."""
     chosen: bool
+    wall_seconds: float
+    """Of its runs, on the clock."""
+    processor_seconds: float | None
+    """The same on the processor; None for runs of an earlier version."""
 
 
 def candidates(tune: Any, entrants: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
@@ -55,13 +59,25 @@ def judge(
     the first of equals. Raises UserError."""
     result = []
     for name, mine in settings.items():
-        areas = [mean([_area(folder, limit) for folder in seeds]) for seeds in folders[name]]
+        told = [[read_history(folder) for folder in seeds] for seeds in folders[name]]
+        areas = [
+            mean([_area(*one, limit) for one in zip(seeds, histories, strict=True)])
+            for seeds, histories in zip(folders[name], told, strict=True)
+        ]
         best = max(range(len(areas)), key=lambda i: (areas[i], -i))
-        result += [Tried(name, one, area, i == best) for i, (one, area) in enumerate(zip(mine, areas, strict=True))]
+        result += [
+            Tried(name, one, areas[i], i == best, sum(h.wall_seconds for h in told[i]), _processor(told[i]))
+            for i, one in enumerate(mine)
+        ]
     return result
 
 
-def _area(folder: Path, limit: int) -> float:
-    if (area := area_between(*read_history(folder).sampled, limit)) is None:
+def _area(folder: Path, history: History, limit: int) -> float:
+    if (area := area_between(*history.sampled, limit)) is None:
         raise UserError(f"{folder} was never evaluated on validation tasks: lower --eval-every")
     return area
+
+
+def _processor(histories: Sequence[History]) -> float | None:
+    told = [history.processor_seconds for history in histories]
+    return None if None in told else sum(x for x in told if x is not None)

@@ -88,9 +88,9 @@ def _longest(cells: Sequence[str], breaks: str) -> int:
     return max((cell_len(part) for one in cells for part in re.split(breaks, one)), default=0)
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; cells are Markdown in one line."""
-    lines = [head, ["---", *("---:" for _ in head[1:])], *rows]
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> str:
+    """A Markdown table whose first ``text`` columns are words; cells are Markdown in one line."""
+    lines = [head, ["---:" if i >= text else "---" for i, _ in enumerate(head)], *rows]
     return "\n".join(f"| {' | '.join(line)} |".replace("\n", " ") for line in lines)
 
 

@@ -39,7 +39,11 @@ def begin(settings: RunSettings, console: Console, argv: Sequence[str] = ()) -> 
     place = train.out or Path("runs") / f"{train.envs}-{train.algo}-{train.seed}-{stamp}"
     with fresh_folder(place) as folder:
         training = Training(settings, folder, console)
-        base = {"source": training.source, "fingerprint": training.reference}
+        base = {
+            "source": training.source,
+            "fingerprint": training.reference,
+            "parameters": training.model.base_size,
+        }
         texts = {CONFIG: settings.written(), BASE: dump_json(base), VERSIONS: dump_json(versions())}
         try:
             with writing(folder, "; make room, or name another folder with --out"):

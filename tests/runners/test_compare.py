@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,10 @@ def test_everyone_played_the_same_and_all_of_it_is_written(done: Path) -> None:
     text = (done / "report.md").read_text("utf-8")
     assert "| area under the curve |" in text and r"\<b\>更好\</b\>" in text and "## Credit accuracy\n" in text
     assert "## Credit accuracy by the policy's own values\n" in text
+    listed = text.partition("## Checklist\n")[2].partition("\n## ")[0]
+    assert re.search(r"\| 1\* \| .* \| identity-\w+, [\d,]+ parameters, fingerprint \w{16} \|", listed)
+    assert "\n| 自评 | turn | temporal difference | values, in the same pass | " in listed
+    assert "missing" in listed and result["checklist"]["entrants"]["grpo"]["episodes"]["turns"]["low"] >= 1
     short = text.partition("## In short\n")[2].partition("\n##")[0]
     assert "\n| grpo | 0." in short and "\n| 自评 | " in short
 

@@ -292,7 +292,7 @@ def compared(names: list[str]) -> Findings:
     histories = {name: {0: History(rows, []), 1: History(rows, [])} for name in names}
     means = {"auc": dict.fromkeys(names, Interval(0.5, 0.4, 0.6))}
     nothing: Any = {}
-    return Findings(names[0], (0, 1), 20, figures, ["auc"], means, nothing, nothing, (), (), histories, *[nothing] * 4)
+    return Findings(names[0], (0, 1), 20, figures, ["auc"], means, nothing, nothing, (), (), histories, *[nothing] * 5)
 
 
 def size(file: Path) -> list[float]:
