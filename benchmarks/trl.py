@@ -31,7 +31,7 @@ from rich.console import Console
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
-from agents.model.attention.onednn_linear import widen
+from agents.model.attention.onednn_linear import WideLinear, widen
 from agents.model.settings import LoraSettings
 from benchmarks.sampled import endless
 from benchmarks.single_turn import GROUP, LEARNING_RATE, Ours, Shape, Split, prompts, reward
@@ -115,9 +115,12 @@ class _Turns(TrainerCallback):
 
 
 def widened(size: str) -> PreTrainedModel:
-    """The model on the linear layers that the project trains it on; TRL gets them too."""
+    """The model on the linear layers that the project trains it on, in C where it has them in C; TRL gets them too."""
     model = base_model(size).eval()
     widen(model)
+    for layer in model.modules():
+        if isinstance(layer, WideLinear):
+            layer.compiled = True
     return model
 
 
