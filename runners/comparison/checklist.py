@@ -220,6 +220,7 @@ def _hours(runs: Sequence[PlannedRun], histories: Histories, tried: Sequence[Tri
     by_run = [(run, histories[run.entrant][run.seed]) for run in runs]
     gpus = [0 if device_of(run.train.device).type == "cpu" else run.train.ranks.size for run, _ in by_run]
     wall = [one.wall_seconds * gpu for (_, one), gpu in zip(by_run, gpus, strict=True)]
+    tuning: list[float | None]
     if any(gpus):
         text = f"{_summed(wall)}, a GPU for each process that learns"
         tuning = [one.wall_seconds for one in tried]
