@@ -20,18 +20,8 @@ from typing import ClassVar
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import (
-    Acts,
-    CreditKind,
-    Granularity,
-    JudgedAlgorithm,
-    Loss,
-    Methodology,
-    Needs,
-    require,
-    require_company,
-    without_gradient,
-)
+from algorithms.base import Acts, JudgedAlgorithm, Loss, Needs, require, require_company, without_gradient
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.attribution import (
     OrmDistribution,
     Scheme,

@@ -30,16 +30,14 @@ from agents.tree import Batch, Forward, Tensor
 from algorithms.base import (
     Acts,
     Algorithm,
-    CreditKind,
     ForkPoint,
-    Granularity,
     Loss,
-    Methodology,
     Sampling,
     require,
     require_company,
     without_gradient,
 )
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.groups import group_advantage, lengths, zero_groups
 from algorithms.formulas.policy_loss import TokenLoss, TokenSums, sums_over_episodes
 
@@ -84,7 +82,7 @@ class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
     ACTS: ClassVar[Acts] = {
         **{
             name: (
-                lambda a: a.initial_rollouts < a.group and a.beam_size > 1,
+                lambda a: a.forks,
                 "initial_rollouts below group, beam_size 2",
             )
             for name in ("branch_probability", "entropy_weight", "decision")
@@ -139,9 +137,13 @@ class ARPO(TokenLoss, Algorithm[EpisodeCredit]):
         require_company(self.group)
 
     @property
+    def forks(self) -> bool:
+        """Whether its episodes can fork at all."""
+        return self.initial_rollouts < self.group and self.beam_size > 1
+
+    @property
     def credit_kind(self) -> CreditKind:
-        forks = self.initial_rollouts < self.group and self.beam_size > 1
-        return CreditKind(Granularity.SEGMENT if forks else Granularity.EPISODE, Methodology.MONTE_CARLO)
+        return CreditKind(Granularity.SEGMENT if self.forks else Granularity.EPISODE, Methodology.MONTE_CARLO)
 
     @property
     def sampling(self) -> Sampling:

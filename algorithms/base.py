@@ -21,6 +21,7 @@ import torch
 from agents.rollout.forking.settings import ForkPoint as ForkPoint
 from agents.rollout.forking.settings import Sampling as Sampling
 from agents.tree import Batch, Forward, Tensor
+from algorithms.credit_kind import CreditKind
 from algorithms.moments import Moments
 
 Credit = TypeVar("Credit")
@@ -78,32 +79,6 @@ class ValueMeaning:
     """Worth of a reward one turn later."""
     verifies: bool = False
     """Whether the value after an answer learned the outcome, so that it can verify finished work."""
-
-
-class Granularity(StrEnum):
-    """The smallest thing that gets a credit of its own."""
-
-    TOKEN = "token"
-    SEGMENT = "segment"
-    TURN = "turn"
-    EPISODE = "episode"
-
-
-class Methodology(StrEnum):
-    """How credit is found, in families of Zhang 2026 (arXiv 2604.09459, section 2.4), and by an oracle."""
-
-    MONTE_CARLO = "Monte Carlo"
-    TEMPORAL_DIFFERENCE = "temporal difference"
-    JUDGE = "model-based: a judge"
-    ORACLE = "an oracle of the environment"
-
-
-@dataclass(frozen=True)
-class CreditKind:
-    """What a report of a comparison says of an algorithm's credit."""
-
-    granularity: Granularity
-    methodology: Methodology
 
 
 class Algorithm(ABC, Generic[Credit]):

@@ -22,17 +22,8 @@ from typing import ClassVar
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import (
-    Acts,
-    Algorithm,
-    CreditKind,
-    Granularity,
-    Loss,
-    Methodology,
-    require,
-    require_company,
-    without_gradient,
-)
+from algorithms.base import Acts, Algorithm, Loss, require, require_company, without_gradient
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.groups import Scale, group_advantage, turn_lengths
 from algorithms.formulas.maths import sides, weighted_mean
 from algorithms.formulas.policy_loss import TokenLoss, TokenSums

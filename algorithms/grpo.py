@@ -31,10 +31,7 @@ from agents.tree import Batch, Forward, Tensor
 from algorithms.base import (
     Acts,
     Algorithm,
-    CreditKind,
-    Granularity,
     Loss,
-    Methodology,
     Needs,
     Sampling,
     floats,
@@ -44,6 +41,7 @@ from algorithms.base import (
     require_company,
     without_gradient,
 )
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.gates import Gate as Gate
 from algorithms.formulas.gates import Gated, GroupCredit, Ratio
 from algorithms.formulas.groups import (

@@ -24,19 +24,8 @@ from typing import ClassVar
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import (
-    Acts,
-    Algorithm,
-    CreditKind,
-    Granularity,
-    Loss,
-    Methodology,
-    Needs,
-    floats,
-    reference_logp,
-    require,
-    without_gradient,
-)
+from algorithms.base import Acts, Algorithm, Loss, Needs, floats, reference_logp, require, without_gradient
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.groups import group_mean, group_sum, lengths, spread
 from algorithms.formulas.maths import SAME, weighted_mean
 from algorithms.formulas.policy_loss import KLPenalty

@@ -21,18 +21,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import (
-    Algorithm,
-    CreditKind,
-    Granularity,
-    Loss,
-    Methodology,
-    Needs,
-    ValueMeaning,
-    floats,
-    require,
-    without_gradient,
-)
+from algorithms.base import Algorithm, Loss, Needs, ValueMeaning, floats, require, without_gradient
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.maths import (
     AdvantageScale,
     Moments,

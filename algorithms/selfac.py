@@ -18,10 +18,7 @@ import torch
 from agents.tree import Batch, Forward, Tensor
 from algorithms.base import (
     Algorithm,
-    CreditKind,
-    Granularity,
     Loss,
-    Methodology,
     Needs,
     ValueMeaning,
     floats,
@@ -29,6 +26,7 @@ from algorithms.base import (
     state_values,
     without_gradient,
 )
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.maths import (
     AdvantageScale,
     Moments,

@@ -17,17 +17,8 @@ from dataclasses import dataclass
 import torch
 
 from agents.tree import Batch, Forward
-from algorithms.base import (
-    Algorithm,
-    CreditKind,
-    Granularity,
-    Loss,
-    Methodology,
-    Needs,
-    floats,
-    require,
-    without_gradient,
-)
+from algorithms.base import Algorithm, Loss, Needs, floats, require, without_gradient
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.fixed_credit import FixedAdvantages, FixedCredit
 from algorithms.formulas.maths import AdvantageScale, Normalized, mean_and_variance, scale_advantage
 from algorithms.formulas.policy_loss import KLPenalty

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from agents.tree import Batch, Forward
-from algorithms.base import Algorithm, CreditKind, Granularity, Loss, Methodology, Needs, floats, without_gradient
+from algorithms.base import Algorithm, Loss, Needs, floats, without_gradient
+from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.fixed_credit import FixedAdvantages, FixedCredit
 from algorithms.formulas.maths import (
     AdvantageScale,

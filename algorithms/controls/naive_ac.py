@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from agents.tree import Batch, Forward, Tensor
-from algorithms.base import Algorithm, CreditKind, Loss, Needs, Sampling
+from algorithms.base import Algorithm, Loss, Needs, Sampling
+from algorithms.credit_kind import CreditKind
 from algorithms.formulas.maths import Moments
 from algorithms.selfac import SelfAC, TurnCredit
 

@@ -43,6 +43,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
             yield f"{prefix}{key} {a} -> {b}"
 
 
+def without_place(name: str) -> str:
+    """Of a local path its last part, for where it lies is nobody's business; every other name as it is."""
+    path = Path(name)
+    return path.name if path.is_absolute() else name
+
+
 class _Strict(yaml.SafeLoader):
     """Nine lines of YAML with aliases of aliases stand for a billion values; of a name twice, one has no effect."""
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from algorithms.base import Granularity, Needs
+from algorithms.base import Needs
+from algorithms.credit_kind import Granularity
 from runners.cloning.settings import TINY
-from runners.command_line.plain import differences
+from runners.command_line.plain import differences, without_place
 from runners.comparison.comparison_settings import ComparisonPlan
-from runners.comparison.curves import History
+from runners.comparison.curves import History, total
 from runners.comparison.entrants import PlannedRun
 from runners.comparison.measures import MEASURES
 from runners.comparison.trajectories import Trajectories
@@ -79,18 +80,19 @@ def checklist(
         )
         for name in histories
     }
-    return Checklist(list(_items(plan, runs, histories, tried, entrants)), entrants)
+    return Checklist(list(_items(plan, runs, firsts, histories, tried, entrants)), entrants)
 
 
 def _items(
     plan: ComparisonPlan,
     runs: Sequence[PlannedRun],
+    firsts: Mapping[str, PlannedRun],
     histories: Histories,
     tried: Sequence[Tried],
     entrants: Mapping[str, CreditedEntrant],
 ) -> Iterator[Item]:
-    """The fourteen, in the survey's order."""
-    compare, firsts = plan.compare, {run.entrant: run for run in reversed(runs)}
+    """The fourteen, in the survey's order; ``firsts`` is one run of each entrant."""
+    compare = plan.compare
     yield Item("Base model: name, size, version", True, _model(runs))
     yield Item("Training data: source, size, filter", True, _data(runs, histories, entrants))
     yield Item("Granularity of credit", True, BELOW)
@@ -99,7 +101,8 @@ def _items(
     lacking = f"{MISSING}no entrant credits whole episodes"
     yield Item("Baseline that credits whole episodes, same base model", True, ", ".join(whole) or lacking)
     yield Item("Equal compute, or what each took", True, _compute(plan, tried))
-    yield Item("Ablation of the credit's parts", False, "; ".join(_ablations(firsts)) or _NO_ABLATION)
+    alone = f"{MISSING}no two entrants have the same algorithm"
+    yield Item("Ablation of the credit's parts", False, "; ".join(_ablations(firsts)) or alone)
     same = f"{compare.test_tasks} tasks of the split test of {compare.env}, the same for all; its settings are below"
     yield Item("Benchmark and split", True, same)
     metric = f"success is the environment's verdict on an episode. Area under the curve: {MEASURES['auc'].about}"
@@ -111,9 +114,6 @@ def _items(
     yield Item("What credit takes beside that", False, BELOW)
     yield Item("Mean length of an episode", True, BELOW)
     yield Item("Lengths: least, median, most", False, BELOW)
-
-
-_NO_ABLATION = f"{MISSING}no two entrants have the same algorithm"
 
 
 def takes(run: PlannedRun, histories: Sequence[History]) -> Iterator[str]:
@@ -167,9 +167,8 @@ def _model(runs: Sequence[PlannedRun]) -> str:
 def _base(folder: Path) -> str:
     base: dict[str, Any] = json.loads((folder / BASE).read_text("utf-8"))
     source, size = base["source"], base.get("parameters")
-    name = Path(source).name if Path(source).is_absolute() else source
     parameters = "size not recorded" if size is None else f"{size:,} parameters"
-    return f"{name}, {parameters}, fingerprint {base['fingerprint'][:16]}"
+    return f"{without_place(source)}, {parameters}, fingerprint {base['fingerprint'][:16]}"
 
 
 def _data(runs: Sequence[PlannedRun], histories: Histories, entrants: Mapping[str, CreditedEntrant]) -> str:
@@ -206,9 +205,8 @@ def _ablations(firsts: Mapping[str, PlannedRun]) -> Iterator[str]:
     first_of: dict[str, PlannedRun] = {}
     for name, run in firsts.items():
         other = first_of.setdefault(run.train.algo, run)
-        if other is run:
-            continue
-        yield f"{name} is {other.entrant} with {', '.join(differences(_own(other), _own(run)))}"
+        if other is not run:
+            yield f"{name} is {other.entrant} with {', '.join(differences(_own(other), _own(run)))}"
 
 
 def _own(run: PlannedRun) -> dict[str, Any]:
@@ -232,5 +230,4 @@ def _hours(runs: Sequence[PlannedRun], histories: Histories, tried: Sequence[Tri
 
 def _summed(seconds: Sequence[float | None]) -> str:
     """In hours."""
-    told = [x for x in seconds if x is not None]
-    return f"{sum(told) / 3600:.2f}" if len(told) == len(seconds) else UNTOLD
+    return UNTOLD if (known := total(seconds)) is None else f"{known / 3600:.2f}"

@@ -26,6 +26,7 @@ AXES = {
 """What success is drawn against. The seconds are the sum of rollout, old log-probabilities and update, without what a
 control has for nothing."""
 LEARNING = ("seconds_judge", "seconds_continuations", "seconds_forward", "seconds_update")
+BUSY = ("seconds_rollout", *LEARNING)
 
 
 class Clock(StrEnum):
@@ -54,13 +55,12 @@ class History:
     @property
     def wall_seconds(self) -> float:
         """Seconds of playing and learning, with what a control has for nothing."""
-        return sum(row.get(part, 0.0) for row in self.rows for part in ("seconds_rollout", *LEARNING))
+        return sum(row.get(part, 0.0) for row in self.rows for part in BUSY)
 
     @property
     def processor_seconds(self) -> float | None:
         """The same of the run's own process on the processor; None for a run of an earlier version."""
-        told = [row.get("seconds_processor") for row in self.rows]
-        return None if None in told else sum(x for x in told if x is not None)
+        return total([row.get("seconds_processor") for row in self.rows])
 
     def column(self, key: str) -> list[float]:
         return [float(row[key]) for row in self.rows]
@@ -71,10 +71,16 @@ class History:
         return float(np.mean(known)) if known else math.nan
 
 
+def total(parts: Sequence[float | None]) -> float | None:
+    """Their sum; None where one of them is not known."""
+    known = [x for x in parts if x is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
 def read_history(folder: Path, clock: Clock = Clock.WALL) -> History:
     """The history of a run folder, finished or not. Raises UserError for one that has not the seconds of this clock."""
     processor = clock is Clock.PROCESSOR
-    parts = ("seconds_processor",) if processor else ("seconds_rollout", *LEARNING)
+    parts = ("seconds_processor",) if processor else BUSY
     free = "uncounted_processor" if processor else "uncounted_seconds"
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
     rows: list[Mapping[str, float]] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.command_line.errors import UserError
-from runners.comparison.curves import History, area_between, read_history
+from runners.comparison.curves import History, area_between, read_history, total
 from runners.comparison.entrants import Values
 from runners.statistics.intervals import mean
 
@@ -66,8 +66,12 @@ def judge(
         ]
         best = max(range(len(areas)), key=lambda i: (areas[i], -i))
         result += [
-            Tried(name, one, areas[i], i == best, sum(h.wall_seconds for h in told[i]), _processor(told[i]))
-            for i, one in enumerate(mine)
+            Tried(
+                *(name, one, area, i == best),
+                sum(history.wall_seconds for history in seeds),
+                total([history.processor_seconds for history in seeds]),
+            )
+            for i, (one, area, seeds) in enumerate(zip(mine, areas, told, strict=True))
         ]
     return result
 
@@ -76,8 +80,3 @@ def _area(folder: Path, history: History, limit: int) -> float:
     if (area := area_between(*history.sampled, limit)) is None:
         raise UserError(f"{folder} was never evaluated on validation tasks: lower --eval-every")
     return area
-
-
-def _processor(histories: Sequence[History]) -> float | None:
-    told = [history.processor_seconds for history in histories]
-    return None if None in told else sum(x for x in told if x is not None)

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from runners.command_line.plain import without_place
 from runners.exporting.folder import BASE, Check
 from runners.run_folder.runs import SavedRun
 from runners.training.evaluations import by_env
@@ -68,8 +69,8 @@ def _settings(run: SavedRun) -> str:
     plain = run.settings.plain()
     del plain["out"]
     for key in ("model", "init_from"):
-        if plain[key] and Path(plain[key]).is_absolute():
-            plain[key] = Path(plain[key]).name
+        if plain[key]:
+            plain[key] = without_place(plain[key])
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
 
