@@ -6,7 +6,6 @@ Legend: N rows, I and O features in and out, R rank, F width of the MLP.
 from collections.abc import Sequence
 from ctypes import CDLL, POINTER, Structure, c_float, c_ssize_t, c_void_p
 from functools import cache, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from agents.compiled import layers
 from agents.compiled.build import library, why_not
 from agents.compiled.processor import maker
-from agents.compiled.threads import allowed, in_threads
+from agents.compiled.threads import in_threads, shares
 
 SOURCE = Path(__file__).with_name("adapted.c")
 ROWS, NUMBERS, VECTOR, PART = 64, 1 << 19, 16, 256
@@ -128,7 +127,7 @@ def _call(
     held = [[x if x is None else x.contiguous() for x in one[:4]] for one in adapted]
     c, calls = _called(), []
     size = c.turnwise_adapted_scratch if len(adapted) == 1 else c.turnwise_mlp_scratch
-    for a, b in _edges(first.shape[0]):
+    for a, b in shares(first.shape[0], PART):
         by: Sequence[Sequence[Tensor]] = [()] * len(adapted)
         if grads is not None:
             by = [[x.new_empty(x.shape) for x in (one.A_RI, one.B_OR)] for one in adapted]
@@ -144,12 +143,6 @@ def _call(
         calls.append((partial(getattr(c, f"turnwise_{name}"), layers, b - a, *here), scratch))
     if not isinstance(first, FakeTensor):
         in_threads([call for call, _ in calls])
-
-
-def _edges(rows: int) -> list[tuple[int, int]]:
-    """Where the rows of each part begin and end."""
-    parts = max(1, min(allowed(), rows // PART))
-    return list(pairwise(rows * part // parts for part in range(parts + 1)))
 
 
 def _address(x: Tensor | None, row: int = 0) -> int | None:

@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
+from queue import SimpleQueue
+from threading import Thread, local
+from typing import TypeAlias
 
 import torch
 
-MOST = 1024
-"""Threads of a process."""
 _allowed: int = 0
+_within = local()
+"""``one``: whether this thread makes one of several calls."""
 
 
 def allow(count: int) -> None:
@@ -31,34 +34,80 @@ def allowing(count: int) -> Iterator[None]:
 
 
 def allowed() -> int:
-    """In how many threads C may compute."""
-    return _allowed or torch.get_num_threads()
+    """In how many threads C may compute; within a call of several, in its own."""
+    return 1 if getattr(_within, "one", False) else _allowed or torch.get_num_threads()
+
+
+def shares(count: int, least: int) -> list[tuple[int, int]]:
+    """Where each of the parts of ``count`` begins and ends that are computed at once, none smaller than ``least`` if
+    there are several."""
+    parts = max(1, min(allowed(), count // least))
+    return list(pairwise(count * part // parts for part in range(parts + 1)))
 
 
 def in_threads(calls: Sequence[Callable[[], None]]) -> None:
     """Makes all calls, each in a thread of its own where there are several. Raises what one of them raises."""
     if len(calls) == 1:
         return calls[0]()
-    others: list[Future[None]] = []
+    todo, ended, others = _threads(os.getpid(), len(calls) - 1), _Ended(), 0
     try:
-        others += [_threads(os.getpid()).submit(call) for call in calls[1:]]
-        calls[0]()
+        for call in calls[1:]:
+            todo.put((call, ended))
+            others += 1
+        _alone(calls[0])
     finally:
-        _await(others)
-    for other in others:
-        other.result()
+        errors = _taken(ended, others)
+    if errors:
+        raise errors[0]
 
 
-def _await(calls: list[Future[None]]) -> None:
-    """Returns, or raises what a signal does, when they have ended: what they write to must not go before."""
+_Ended: TypeAlias = SimpleQueue[BaseException | None]
+"""What comes when a call has ended: its error, or None."""
+
+
+def _taken(ended: _Ended, calls: int) -> list[BaseException]:
+    """The errors of calls. Returns, or raises what a signal does, when all have ended: what they write to must not go
+    before."""
+    errors: list[BaseException] = []
     try:
-        wait(calls)
+        while calls:
+            error = ended.get()
+            calls -= 1
+            errors += [error] if error else []
     except BaseException:
-        wait(calls)
+        _taken(ended, calls)
         raise
+    return errors
 
 
 @cache
-def _threads(process: int) -> ThreadPoolExecutor:
-    """Those of a process, which wait for calls. A process that was forked has none of its parent's."""
-    return ThreadPoolExecutor(MOST, "compiled")
+def _threads(process: int, count: int) -> SimpleQueue[tuple[Callable[[], None], _Ended]]:
+    """Feeds ``count`` threads of a process, which wait for calls. A process that was forked has none of its parent's.
+
+    A queue and nothing more: a future of `concurrent.futures` takes five times as long to be handed over.
+    """
+    todo: SimpleQueue[tuple[Callable[[], None], _Ended]] = SimpleQueue()
+    for number in range(count):
+        Thread(target=_serve, args=[todo], name=f"compiled_{number}", daemon=True).start()
+    return todo
+
+
+def _alone(call: Callable[[], None]) -> None:
+    """Makes one of several calls: within it there are no further ones, for which no thread might be left."""
+    before, _within.one = getattr(_within, "one", False), True
+    try:
+        call()
+    finally:
+        _within.one = before
+
+
+def _serve(todo: SimpleQueue[tuple[Callable[[], None], _Ended]]) -> None:
+    while True:
+        call, ended = todo.get()
+        error = None
+        try:
+            _alone(call)
+        except BaseException as raised:
+            error = raised
+        ended.put(error)
+        del call, ended, error  # nothing is held while it waits

@@ -18,7 +18,7 @@ from agents.compiled.build import library, why_not
 from agents.compiled.threads import allowed, in_threads
 
 SOURCE = Path(__file__).with_name("tree_attention.c")
-WORTH = 1 << 24
+WORTH = 1 << 21
 """Multiplications of a call that pay for a further thread."""
 
 

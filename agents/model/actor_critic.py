@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 from peft import PeftModel
@@ -38,6 +39,11 @@ MOST_ROWS, MOST_LOGITS = 4096, 2**26
 """Of logits that are in memory at once: rows, and numbers (a quarter of a gigabyte)."""
 
 
+MOVING = ("dynamic", "longrope")
+"""Rotary positions of transformers that depend on how long the row is."""
+_COUNTING = Lock()
+
+
 @dataclass
 class Counters:
     """What was encoded since the start; claims about cost are tested with it."""
@@ -48,10 +54,12 @@ class Counters:
 
     def add(self, batch: Batch) -> None:
         """One pass over the row. What is only known on the device stays there: nothing waits for it."""
-        self.passes += 1
-        self.tokens += len(batch)
         length_S = batch.pos_T[batch.critic_S] - batch.pos_T[batch.last_S]
-        self._prompts = self._prompts + torch.where(batch.critic_S >= 0, length_S, 0).sum()
+        prompts = torch.where(batch.critic_S >= 0, length_S, 0).sum()
+        with _COUNTING:
+            self.passes += 1
+            self.tokens += len(batch)
+            self._prompts = self._prompts + prompts
 
     @property
     def critic_tokens(self) -> int:
@@ -124,6 +132,13 @@ class ActorCritic(Adapted):
         self.attention, self.how = choose(attention, model)
         self.compiled = self.attention == Attention.COMPILED and not layers.missing()
         make_lean(model, compiled=self.compiled)
+
+    @property
+    def many_at_once(self) -> bool:
+        """Whether several threads may call it at once: on a CPU, by what is compiled before the first call, and without
+        rotary positions that a pass changes for the next one."""
+        moving = any(kind in str(getattr(m, "rope_type", "")) for m in self.modules() for kind in MOVING)
+        return self.attention == Attention.COMPILED and not moving
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """What is trained of the policy: the LoRA matrices, or everything when there is no LoRA."""
@@ -202,9 +217,10 @@ class ActorCritic(Adapted):
     def hidden(self, batch: Batch, plan: RowPlan | None = None) -> Tensor:
         """Last hidden state [T, D] of every token of the row."""
         if plan is None:
-            if self._plan is None or self._plan[0] is not batch.end_T:
-                self._plan = (batch.end_T, self.plan_of(batch))
-            plan = self._plan[1]
+            known = self._plan  # read once: another thread may set it now
+            if known is None or known[0] is not batch.end_T:
+                known = self._plan = (batch.end_T, self.plan_of(batch))
+            plan = known[1]
         self.counters.add(batch)
         model = self.causal_model
         if model.config._attn_implementation != NAME:  # eager attention would add a mask of another shape

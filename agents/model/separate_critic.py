@@ -84,7 +84,8 @@ class SeparateActorCritic(ActorCritic):
 
     def values(self, batch: Batch) -> Tensor:
         """value_T: the critic's own pass."""
-        plan = self._plan[1] if self._plan is not None and self._plan[0] is batch.end_T else None
+        known = self._plan  # read once: another thread may set it now
+        plan = known[1] if known is not None and known[0] is batch.end_T else None
         hidden_TD = self.critic_body.hidden(batch, plan)
         return self.critic_head(wide(hidden_TD)).squeeze(1)
 

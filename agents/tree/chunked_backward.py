@@ -12,10 +12,12 @@ Parts are laid out on the CPU, so that none makes a GPU wait. A part that does n
 Legend: T tokens of the whole batch, P tokens of a part, S states.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +47,11 @@ class TreePart:
     start: int
     stop: int
     """The rows of the whole batch that this part owns. They are its last ones; those before are repeated ancestors."""
+
+    @classmethod
+    def whole(cls, batch: Batch) -> TreePart:
+        """All of it."""
+        return cls(batch, torch.arange(len(batch), device=batch.token_T.device), 0, len(batch))
 
     def mine(self, x_P: Tensor) -> Tensor:
         """Of a number for each row of this part, those of the rows that it owns."""
@@ -76,7 +83,7 @@ def each_part(
     total = len(batch)
     start, end = stretch or (0, total)
     if (start, end) == (0, total) and total <= budget.tokens:
-        whole = TreePart(batch, torch.arange(total, device=batch.token_T.device), 0, total)
+        whole = TreePart.whole(batch)
         if fits(lambda: work(whole), parameters):
             return
         budget.halve(total, int(batch.pos_T.max()) + 1)
@@ -133,10 +140,14 @@ def forward_parts(model: Callable[[Batch], Forward], batch: Batch, budget: Token
     return done[0][1] if len(done) == 1 else assemble(batch, done)
 
 
-def with_graph(model: Callable[[Batch], Forward], batch: Batch, budget: TokenBudget) -> list[Forward]:
+Kept: TypeAlias = list[tuple[TreePart, Forward]]
+"""Parts that make up a batch, each with its numbers and their graph; none where nothing was kept."""
+
+
+def with_graph(model: Callable[[Batch], Forward], batch: Batch, budget: TokenBudget) -> Kept:
     """``model(batch)`` with its graph, for `backward` to descend from later; nothing where it takes several passes."""
-    kept: list[Forward] = []
-    if len(batch) <= budget.tokens and not fits(lambda: kept.append(model(batch))):
+    kept: Kept = []
+    if len(batch) <= budget.tokens and not fits(lambda: kept.append((TreePart.whole(batch), model(batch)))):
         budget.halve(len(batch), int(batch.pos_T.max()) + 1)
     return kept
 
@@ -152,12 +163,13 @@ def critic_hidden(hidden: Callable[[Batch], Tensor], batch: Batch, budget: Token
 
 
 def assemble(batch: Batch, done: Sequence[tuple[TreePart, Forward]]) -> Forward:
-    """The numbers of the parts as those of the whole batch; 0 in rows that none of them owns."""
+    """The numbers of the parts, without their graphs, as those of the whole batch; 0 in rows that none of them owns."""
     first = done[0][1]
     logp_T = first.logp_T.new_zeros(len(batch))
     entropy_T, value_S, read_SD = torch.zeros_like(logp_T), None, None
     value_T = None if first.value_T is None else first.value_T.new_zeros(len(batch))
-    for part, out in done:
+    for part, new in done:
+        out = new.detach()
         own = slice(part.start, part.stop)
         logp_T[own], entropy_T[own] = part.mine(out.logp_T), part.mine(out.entropy_T)
         if out.value_S is not None:  # 0 for the states that another part owns
@@ -174,7 +186,7 @@ def backward(
     batch: Batch,
     loss_fn: Callable[[Forward], LossT],
     budget: TokenBudget | int,
-    kept: list[Forward] | None = None,
+    kept: Kept | None = None,
 ) -> LossT:
     """Adds the gradient of ``loss_fn(model(batch)).total`` to the parameters and returns the loss.
 
@@ -187,7 +199,7 @@ def backward(
         whole: list[LossT] = []
 
         def at_once() -> None:
-            loss = loss_fn(kept.pop() if kept else model(batch))
+            loss = loss_fn(kept.pop()[1] if kept else model(batch))
             loss.total.backward()
             whole.append(loss)
 
@@ -211,13 +223,19 @@ def at_leaves(numbers: Forward, loss_fn: Callable[[Forward], LossT]) -> tuple[Fo
 
 
 def descend(part: TreePart, new: Forward, leaf: Forward) -> None:
-    """Adds what the numbers owned by ``part`` contribute to the gradient of the whole loss: ``new`` are these numbers
-    with their graph, ``leaf`` those of the whole batch with the gradient of the loss."""
+    """Adds what the numbers owned by ``part`` contribute to the gradient of the whole loss."""
+    total = owed(part, new, leaf)
+    if total.requires_grad:
+        total.backward()
+
+
+def owed(part: TreePart, new: Forward, leaf: Forward) -> Tensor:
+    """What has that contribution as its gradient: ``new`` are the numbers of ``part`` with their graph, ``leaf`` those
+    of the whole batch with the gradient of the loss."""
     total = new.logp_T.new_zeros(())
     for mine, whole in ((new.logp_T, leaf.logp_T), (new.value_T, leaf.value_T)):
         if mine is not None and whole is not None and whole.grad is not None:
             total = total + (part.mine(mine) * whole.grad[part.start : part.stop]).sum()
     if leaf.value_S is not None and leaf.value_S.grad is not None and new.value_S is not None:
         total = total + (new.value_S * leaf.value_S.grad).sum()
-    if total.requires_grad:
-        total.backward()
+    return total

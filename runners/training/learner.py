@@ -20,11 +20,12 @@ from torch import Tensor, nn
 
 from agents.model.actor_critic import ActorCritic
 from agents.tree import Batch, Forward
-from agents.tree.chunked_backward import backward, cut, forward_parts, with_graph
+from agents.tree.chunked_backward import assemble, backward, cut, forward_parts, with_graph
 from agents.tree.episode import EpisodeId
 from agents.tree.merge import Tree
 from agents.tree.packing import pack
 from agents.tree.ranks import Ranks
+from agents.tree.threads import backward_in_threads, forward_in_threads, graph_in_threads
 from agents.tree.token_budget import TokenBudget
 from agents.tree.unpacked import backward_apart, forward_apart
 from algorithms.base import Algorithm, Loss
@@ -43,9 +44,10 @@ from runners.run_folder.checkpoint import OPTIMIZER
 from runners.settings.old_logp import AGREE, OldLogp
 from runners.settings.train_settings import Train
 from runners.statistics.intervals import mean
+from runners.training import replay
 from runners.training.credited import Credited, credited
 from runners.training.minibatch import NOT_FINITE, TOO_FAR, Minibatch, cut_evenly
-from runners.training.replay import KEY, Kept, Replay
+from runners.training.replay import KEY, Replay
 from runners.training.step_back import StepBack
 
 KL_EVERY = 5
@@ -89,10 +91,15 @@ class Learner:
         # A critic that shares nothing with the policy must not decide how long the policy's step is either.
         self.clipped = parameters if algorithm.needs.token_critic else [[p for group in parameters for p in group]]
         self.whole: Callable[..., Forward] = forward_parts
+        """Passes of a model that one thread at a time may call: with LoRA switched off."""
+        self.forward, self.with_graph = self.whole, with_graph
         self.backward: Callable[..., Loss] = backward
         if ranks is not None:
             self.whole, self.backward = ranks.forward, ranks.backward
-        self.forward = self.whole
+            self.forward = self.whole
+        elif model.many_at_once:
+            self.forward, self.with_graph = forward_in_threads, graph_in_threads
+            self.backward = backward_in_threads
         if algorithm.needs.separate_passes:
             self.forward = partial(forward_apart, forward=self.forward)
             self.backward = partial(backward_apart, backward=self.backward)
@@ -117,8 +124,9 @@ class Learner:
             self.calibrate([piece.batch for piece in pieces])
         together = self.algorithm.needs.moments and len(pieces) > 1
         engine, value_only = self.starts_from_engine(), update <= train.value_updates
-        if together and not engine and not value_only and self.backward is backward:  # nothing changes before its step
-            pieces[0].kept = with_graph(self.model, pieces[0].batch, self.budget)
+        keeps = self.ranks is None and not self.algorithm.needs.separate_passes
+        if together and keeps and not engine and not value_only:  # nothing changes before its step
+            pieces[0].kept = self.with_graph(self.model, pieces[0].batch, self.budget)
         for i, piece in enumerate(pieces):
             # The divergence from the start is shown in any case; now and then, on one minibatch, is enough for that.
             if self.algorithm.needs.reference or (i == 0 and update % KL_EVERY == 1):
@@ -127,8 +135,8 @@ class Learner:
                 self.adopt(piece)
                 piece.unmeasured = i == 0  # the forward of its own step comes before any change
             elif together or i > 0:  # else, again, the forward of the first one's own step is the old one
-                old = piece.kept[0].detach() if piece.kept else self.forward(self.model, piece.batch, self.budget)
-                self.prepare(piece, old)
+                kept = assemble(piece.batch, piece.kept) if piece.kept else None
+                self.prepare(piece, kept or self.forward(self.model, piece.batch, self.budget))
         if together:
             over = reduce(add, (self.algorithm.moments(piece.batch, piece.credit) for piece in pieces))
             for piece in pieces:
@@ -142,7 +150,7 @@ class Learner:
         for piece in pieces:
             learned.credited |= self.credited(piece)
         replayed = self.learn_again(
-            update, [Kept(piece.batch, piece.read_SD) for piece in pieces if piece.moved is not None]
+            update, [replay.Kept(piece.batch, piece.read_SD) for piece in pieces if piece.moved is not None]
         )
         reasons = [(piece, piece.untrained()) for piece in pieces]
         learned.untrained = {name: why for piece, why in reasons if why for name in piece.episode_ids()}
@@ -237,7 +245,7 @@ class Learner:
             parts = (part.batch for batch in batches for part in cut(batch, self.budget.tokens))
             self.model.calibrate(parts, mean(returns))
 
-    def learn_again(self, update: int, minibatches: Sequence[Kept]) -> list[float]:
+    def learn_again(self, update: int, minibatches: Sequence[replay.Kept]) -> list[float]:
         """Steps of the critic alone on episodes of the last updates, these included; its losses before each."""
         if self.replay is None:
             return []

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from agents.tree import Batch, Forward
+from agents.tree.chunked_backward import Kept
 from agents.tree.episode import EpisodeId
 from agents.tree.merge import Tree
 
@@ -28,7 +29,7 @@ class Minibatch:
     weight_T: Tensor | None = None
     """What each token's gradient is multiplied by, where the engine's numbers are corrected for."""
     mismatch: dict[str, float] = field(default_factory=dict)
-    kept: list[Forward] = field(default_factory=list)
+    kept: Kept = field(default_factory=list)
     """The forward before the update with its graph, where its own step can start from that."""
     unmeasured: bool = False
     """Whether its next forward tells how far the engine's numbers, which it started from, were off."""

@@ -10,7 +10,7 @@ from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, gradients, l
 from agents.model.actor_critic import ActorCritic
 from agents.text.errors import ModelError
 from agents.tree import Batch, Forward
-from agents.tree.chunked_backward import backward, cut, forward_parts, with_graph
+from agents.tree.chunked_backward import Kept, backward, cut, forward_parts, with_graph
 from agents.tree.packing import pack
 from agents.tree.token_budget import TokenBudget
 
@@ -41,9 +41,7 @@ def budget_for(batch: Batch, pieces: int) -> int:
     return next(b for b in range(len(batch), longest - 1, -1) if len(cut(batch, b)) >= pieces)
 
 
-def grads_of(
-    model: ActorCritic, batch: Batch, budget: int, kept: list[Forward] | None = None
-) -> tuple[Tensor, list[Tensor]]:
+def grads_of(model: ActorCritic, batch: Batch, budget: int, kept: Kept | None = None) -> tuple[Tensor, list[Tensor]]:
     model.zero_grad()
     loss = backward(model, batch, coupled(batch), budget, kept)
     return loss.total.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]

@@ -87,7 +87,7 @@ def test_the_first_step_starts_from_the_first_forward(tmp_path: Path, monkeypatc
             trees = played(run)
             with monkeypatch.context() as patch:
                 if not kept:
-                    patch.setattr("runners.training.learner.with_graph", lambda *_: [])
+                    patch.setattr(run.learner, "with_graph", lambda *_: [])
                 before = run.model.counters.passes
                 row = run.learner.learn(1, trees).row  # update 1 measures the divergence from the start in between
                 assert run.model.counters.passes - before == 6 - kept + 1
