@@ -163,13 +163,12 @@ def critic_hidden(hidden: Callable[[Batch], Tensor], batch: Batch, budget: Token
 
 
 def assemble(batch: Batch, done: Sequence[tuple[TreePart, Forward]]) -> Forward:
-    """The numbers of the parts, without their graphs, as those of the whole batch; 0 in rows that none of them owns."""
+    """The numbers of the parts as those of the whole batch; 0 in rows that none of them owns."""
     first = done[0][1]
     logp_T = first.logp_T.new_zeros(len(batch))
     entropy_T, value_S, read_SD = torch.zeros_like(logp_T), None, None
     value_T = None if first.value_T is None else first.value_T.new_zeros(len(batch))
-    for part, new in done:
-        out = new.detach()
+    for part, out in done:
         own = slice(part.start, part.stop)
         logp_T[own], entropy_T[own] = part.mine(out.logp_T), part.mine(out.entropy_T)
         if out.value_S is not None:  # 0 for the states that another part owns

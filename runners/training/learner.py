@@ -135,7 +135,7 @@ class Learner:
                 self.adopt(piece)
                 piece.unmeasured = i == 0  # the forward of its own step comes before any change
             elif together or i > 0:  # else, again, the forward of the first one's own step is the old one
-                kept = assemble(piece.batch, piece.kept) if piece.kept else None
+                kept = assemble(piece.batch, piece.kept).detach() if piece.kept else None
                 self.prepare(piece, kept or self.forward(self.model, piece.batch, self.budget))
         if together:
             over = reduce(add, (self.algorithm.moments(piece.batch, piece.credit) for piece in pieces))

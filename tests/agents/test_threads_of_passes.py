@@ -73,7 +73,7 @@ def test_loss_and_gradient_are_those_of_one_pass(count: int) -> None:
     assert model.counters.passes == passes + count
     assert (loss - truth).abs() <= 1e-10 and relative(mine, grads) <= 1e-6
     kept = graph_in_threads(model, batch, TokenBudget(len(batch)))
-    apart = sum(float(coupled(part.batch)(numbers).total) for part, numbers in kept)
+    apart = sum(coupled(part.batch)(numbers).total.item() for part, numbers in kept)
     assert abs(apart - float(truth)) > 1e-3, "what each part makes of its own numbers alone is something else"
 
 
