@@ -22,10 +22,13 @@ if __name__ == "__main__":
 import gc
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from agent_envs import registry
+from agent_envs.isolation.preparing import preparing
 from agents.compiled import build
 from agents.model.settings import Attention
 from runners.command_line.errors import UserError
@@ -38,6 +41,9 @@ from runners.settings.train_settings import Train
 if TYPE_CHECKING:
     from runners.training.run import Training
 
+COLLECTED = 10_000, 10, 10
+"""Objects after which garbage is looked for, and how often before older ones are: an update makes millions, of which
+reference counts free nearly all."""
 RESUME = "--resume RUN, alone, resumes a stopped run."
 
 
@@ -57,13 +63,15 @@ def begin(argv: Sequence[str], console: Console) -> Training:
     on_cpu = not settings.train.device.startswith("cuda")
     if on_cpu and settings.train.attention in (Attention.AUTO, Attention.COMPILED):
         build.begin()
-    with importing():
-        from runners.training import start
+    with preparing([partial(registry.env_class(name), config) for name, config in settings.env.items()]):
+        with importing():
+            from runners.training import start
 
-    return start.begin(settings, console, argv)
+        return start.begin(settings, console, argv)
 
 
 def main() -> None:
+    gc.disable()  # what a run imports and loads stays: to look through it again and again finds nothing
     with begin(sys.argv[1:], Console()) as training:
         from runners.training.closing import closing
         from runners.training.interrupts import Stopped
@@ -72,7 +80,9 @@ def main() -> None:
 
         tell_once()
         gc.collect()
-        gc.freeze()  # what was made so far stays: later collections, which stop everything, need not look at it
+        gc.freeze()  # later collections, which stop everything, need not look at it either
+        gc.set_threshold(*COLLECTED)
+        gc.enable()
         try:
             summary = training.run()
         except Stopped as stop:

@@ -4,6 +4,7 @@ Invariant: of all the environments of a process that ended, one at most gets an 
 being served, or the first that finds it ended. The others get HostLost.
 """
 
+import contextlib
 import pickle
 import threading
 from dataclasses import dataclass
@@ -39,11 +40,12 @@ class HostSettings:
 
 
 class HostProcess:
-    """One process: it starts with the first call, and once it is dead it stays so."""
+    """One process: it starts with the first call or before, and once it is dead it stays so."""
 
     def __init__(self, make_env: bytes, settings: HostSettings) -> None:
         self.settings, self.envs = settings, 0
-        self._setup = pickle.dumps((make_env, settings.memory_mb, settings.output_kb * 1024))
+        self._first = [pickle.dumps((make_env, settings.memory_mb, settings.output_kb * 1024))]
+        """What a process is sent before the first request."""
         self._child: Child | None = None
         self._serving, self._counting = threading.Lock(), threading.Lock()
         self._serials, self._numbers = count(), count()
@@ -88,9 +90,8 @@ class HostProcess:
             if self._killed:
                 self._lost()
             try:
-                setup = [self._setup] if self._child is None else []
-                child = self._child or self._started()
-                beginning, value = asked(child, [*setup, request], serial, seconds, self.settings.output_kb * 1024)
+                child, first, self._first = self._child or self._started(), self._first, []
+                beginning, value = asked(child, [*first, request], serial, seconds, self.settings.output_kb * 1024)
             except Broken as broken:
                 self._fail(broken.kind, stage, broken.message)
             except BaseException:  # an interrupt: an answer would come that nobody waits for
@@ -103,6 +104,13 @@ class HostProcess:
         if beginning == SETTINGS:
             raise SettingsError(value)
         raise EnvFault(FaultKind(beginning), stage, value)
+
+    def start(self) -> None:
+        """Starts the process where that was not done yet, and waits for nothing. Where the system has none left, the
+        first call says so."""
+        with self._serving, contextlib.suppress(OSError):
+            if self._child is None and not self._killed:
+                self._started()
 
     def _started(self) -> Child:
         child = Child("agent_envs.isolation.host", secrets=False)  # what runs there may be a model's work

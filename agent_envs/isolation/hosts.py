@@ -50,6 +50,11 @@ class EnvHosts:
         self._hosts = [HostProcess(self._make_env, self.settings) for _ in range(self.settings.processes)]
         self._closed = False
 
+    def start(self) -> None:
+        """Starts all processes now and waits for none, so that the first environments need not wait for one."""
+        for host in self._hosts:
+            host.start()
+
     def make(self) -> RemoteEnv:
         """A new environment, in the process that has the fewest. Raises EnvFault, SettingsError."""
         while True:

@@ -42,9 +42,10 @@ class SlotCache:
             return
         self.length = min(max(length, self.length + self.length // 4), self.max_length)
         for index, pair in self.layers.items():
-            grown = tuple(x.new_zeros(*x.shape[:2], self.length, x.shape[3]) for x in pair)
+            grown = tuple(x.new_empty(*x.shape[:2], self.length, x.shape[3]) for x in pair)
             for new, old in zip(grown, pair, strict=True):
                 new[:, :, : old.shape[2]] = old
+                new[:, :, old.shape[2] :] = 0
             self.layers[index] = (grown[0], grown[1])
 
     def places(self, kv_heads: int, row_T: Tensor, pos_T: Tensor) -> Tensor:

@@ -50,11 +50,14 @@ class Journal:
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Adds one line; numbers that JSON does not have become null."""
-        clean = finite(entry)
         try:
-            line = json.dumps(clean, ensure_ascii=False).encode("utf-8") + b"\n"
+            text = json.dumps(entry, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            text = json.dumps(finite(entry), ensure_ascii=False)
+        try:
+            line = text.encode("utf-8") + b"\n"
         except UnicodeEncodeError:  # half a surrogate pair can only be written as an escape
-            line = json.dumps(clean).encode("ascii") + b"\n"
+            line = json.dumps(finite(entry)).encode("ascii") + b"\n"
         self._file.write(line)
         self._hash.update(line)
         self.bytes += len(line)

@@ -38,21 +38,27 @@ class Worker:
     ) -> None:
         self.settings, self.chat, self.critic = settings, chat, critic
         self.player = settings.agent.player()
-        length = settings.react.max_tokens
-        self.engine = settings.engine.open(
-            Opening(model, source, chat.stop_ids, length, settings.slots, model.device, merged=merged)
-        )
-        if settings.exact:
-            need(self.engine, "reproducible", "--exact")
         self.version: int | None = None
-        # Here there is no deadline yet.
-        for name, config in settings.envs.items():
-            with blamed(name, "to prepare"):
-                registry.make(name, config).prepare()
         self.hosts = {
             job_env(name, settings.envs): EnvHosts(partial(registry.env_class(name), config), settings.hosts)
             for name, config in settings.envs.items()
         }
+        length = settings.react.max_tokens
+        try:
+            for hosts in self.hosts.values():
+                hosts.start()
+            self.engine = settings.engine.open(
+                Opening(model, source, chat.stop_ids, length, settings.slots, model.device, merged=merged)
+            )
+            if settings.exact:
+                need(self.engine, "reproducible", "--exact")
+            # Here there is no deadline yet.
+            for name, config in settings.envs.items():
+                with blamed(name, "to prepare"):
+                    registry.make(name, config).prepare()
+        except BaseException:
+            self.close()
+            raise
 
     def add_env(self, name: str, make: Callable[[], TextEnv]) -> None:
         """Plays another environment, too: that of jobs that call it ``name`` (`Job.env`). ``make`` is pickled."""
