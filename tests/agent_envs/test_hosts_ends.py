@@ -45,6 +45,20 @@ def test_nothing_is_left_open(tmp_path: Path) -> None:
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)  # reaped, too
 
 
+def test_processes_that_were_started_before_a_call_take_it(tmp_path: Path) -> None:
+    before, group = open_files(), Group(tmp_path / "now", HostSettings(processes=2))
+    with group.hosts:
+        group.hosts.start()
+        pids = [host._child.pid for host in group.hosts._hosts if host._child is not None]
+        assert len(pids) == 2 and all(map(running, pids))
+        group.hosts.start()
+        assert group.fresh_one_works() and group.fresh_one_works()
+        assert [host._child.pid for host in group.hosts._hosts if host._child is not None] == pids
+    assert ended(pids, 5) and open_files() == before
+    group.hosts.start()
+    assert open_files() == before, "what was closed stays so"
+
+
 PARENT = """
 import os, subprocess, sys
 from functools import partial

@@ -15,6 +15,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 from tree_cases import CRITIC_PROMPT, actor_critic, trees
 
 from agents.compiled import layers
+from agents.compiled.threads import allowing, in_threads
 from agents.model import actor_critic as model_file
 from agents.model import lean_layers
 from agents.model.lean_layers import turned
@@ -78,6 +79,27 @@ def far(name: str, rows: int, width: int) -> float:
         torch.autograd.backward(*map(list, zip(*learned, strict=True)))
     pairs.append((rough.grad, exact.grad))  # type: ignore[arg-type]
     return max(float(((a - b).abs().max() / b.abs().max().clamp_min(1)).detach()) for a, b in pairs if b.numel())
+
+
+@pytest.mark.parametrize("rows", [1, 5, 64])
+@pytest.mark.parametrize("name", PARTS)
+def test_the_same_bits_in_any_number_of_threads(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(layers, "WORTH", 1)
+    monkeypatch.setattr(layers, "in_threads", lambda parts: (calls.append(len(parts)), in_threads(parts))[1])
+
+    def made(threads: int) -> list[Tensor]:
+        x = drawn(3, rows, 22).float().requires_grad_()
+        with allowing(threads):
+            found = PARTS[name](x, rows, True)
+            learned = [y for y in found if y.requires_grad]
+            torch.autograd.backward(learned, [drawn(*y.shape, seed=7).float() for y in learned])
+        return [*found, x.grad]  # type: ignore[list-item]
+
+    alone, most = made(1), max(calls)
+    several = made(3)
+    assert (most, max(calls)) == (1, 1 if rows == 1 and name != "gate" else 3)
+    assert all(torch.equal(a, b) for a, b in zip(alone, several, strict=True))
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -2,12 +2,12 @@
 
 import signal
 import time
-from threading import Barrier, get_ident
+from threading import Barrier, Thread, get_ident
 
 import pytest
 import torch
 
-from agents.compiled.threads import allow, allowed, allowing, in_threads
+from agents.compiled.threads import allow, allowed, allowing, in_threads, shares
 from runners.settings.train_settings import Train
 from runners.training.interrupts import Stopped
 from runners.training.threads import compute_in_threads
@@ -57,6 +57,48 @@ def test_a_signal_waits_for_the_others() -> None:
         assert ended == [1]
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_within_a_call_of_several_there_are_no_further_ones() -> None:
+    """They would wait for threads that wait for them."""
+    seen: list[int] = []
+
+    def call() -> None:
+        seen.append(allowed())
+        in_threads([lambda: seen.append(allowed())] * len(shares(1000, 1)))
+
+    with allowing(4):
+        in_threads([call] * 3)
+        assert seen == [1] * 6 and allowed() == 4
+        in_threads([call])
+        assert seen[6:] == [4, *[1] * 4], "one call alone may have others within"
+
+
+@pytest.mark.parametrize(
+    ("count", "least", "parts"),
+    [(9, 3, [(0, 3), (3, 6), (6, 9)]), (8, 3, [(0, 4), (4, 8)]), (2, 3, [(0, 2)]), (0, 3, [(0, 0)])],
+)
+def test_parts_are_no_smaller_than_pays(count: int, least: int, parts: list[tuple[int, int]]) -> None:
+    with allowing(3):
+        assert shares(count, least) == parts
+
+
+def test_callers_share_the_threads() -> None:
+    """Many at once, each of whom gets what is its own."""
+    found: list[list[int]] = []
+
+    def caller(number: int) -> None:
+        mine: list[int] = []
+        for _ in range(50):
+            in_threads([lambda: mine.append(number)] * 3)
+        found.append(mine)
+
+    callers = [Thread(target=caller, args=[number]) for number in range(8)]
+    for one in callers:
+        one.start()
+    for one in callers:
+        one.join(30)
+    assert sorted(mine[0] for mine in found) == list(range(8)) and all(len(mine) == 150 for mine in found)
 
 
 def test_a_run_says_how_many(one_thread: None) -> None:
