@@ -1,7 +1,7 @@
 """The cache of built data: folders that several processes may fill at once and then only read.
 
 Invariant: a published folder is complete. It is built beside its place, flushed to the disk and renamed in one step;
-a builder that dies leaves a temporary folder that nobody reads.
+a builder that dies leaves a temporary folder that nobody reads, and that the next builder removes.
 """
 
 import fcntl
@@ -45,6 +45,9 @@ def build_once(place: Path, build: Callable[[Path], None]) -> Path:
 
 
 def _publish(place: Path, build: Callable[[Path], None]) -> None:
+    """To be called by one at a time."""
+    for left in place.parent.glob(f"{place.name}.tmp-*"):
+        shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=place.name + ".tmp-", dir=place.parent))
     try:
         build(folder)

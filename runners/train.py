@@ -22,6 +22,7 @@ if __name__ == "__main__":
 import gc
 import shlex
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,9 @@ reference counts free nearly all."""
 RESUME = "--resume RUN, alone, resumes a stopped run."
 
 
-def begin(argv: Sequence[str], console: Console) -> Training:
-    """The run that a command line names, new or resumed. Raises UserError."""
+def begin(argv: Sequence[str], console: Console, *, beside: bool = False) -> Training:
+    """The run that a command line names, new or resumed. ``beside``: what environments need is built beside the
+    imports, by a process that pays where these take seconds. Raises UserError."""
     if any(arg.partition("=")[0] == "--resume" for arg in argv):
         flag, joined, value = argv[0].partition("=")
         words = [flag, value, *argv[1:]] if joined else list(argv)
@@ -63,7 +65,8 @@ def begin(argv: Sequence[str], console: Console) -> Training:
     on_cpu = not settings.train.device.startswith("cuda")
     if on_cpu and settings.train.attention in (Attention.AUTO, Attention.COMPILED):
         build.begin()
-    with preparing([partial(registry.env_class(name), config) for name, config in settings.env.items()]):
+    makes = [partial(registry.env_class(name), config) for name, config in settings.env.items()]
+    with preparing(makes) if beside else nullcontext():
         with importing():
             from runners.training import start
 
@@ -72,7 +75,11 @@ def begin(argv: Sequence[str], console: Console) -> Training:
 
 def main() -> None:
     gc.disable()  # what a run imports and loads stays: to look through it again and again finds nothing
-    with begin(sys.argv[1:], Console()) as training:
+    try:
+        begun = begin(sys.argv[1:], Console(), beside=True)
+    finally:
+        gc.enable()
+    with begun as training:
         from runners.training.closing import closing
         from runners.training.interrupts import Stopped
         from runners.training.report import tell_once
@@ -82,7 +89,6 @@ def main() -> None:
         gc.collect()
         gc.freeze()  # later collections, which stop everything, need not look at it either
         gc.set_threshold(*COLLECTED)
-        gc.enable()
         try:
             summary = training.run()
         except Stopped as stop:

@@ -223,6 +223,15 @@ def _build_and_note(place: Path, notes: Path) -> None:
     assert len((place / "data").read_text()) == 100_000
 
 
+def test_what_a_killed_builder_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    left, others = tmp_path / "place.tmp-1", tmp_path / "place-2.tmp-1"
+    for folder in (left, others):
+        folder.mkdir()
+        (folder / "half").write_text("")
+    build_once(tmp_path / "place", lambda folder: None)
+    assert not left.exists() and others.exists()
+
+
 def test_concurrent_builders_build_once(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
