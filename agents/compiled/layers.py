@@ -4,9 +4,9 @@ Legend: N rows, D width, T tokens, H heads, V vocabulary; gates are of any shape
 """
 
 from ctypes import CDLL, c_float, c_ssize_t, c_void_p
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -106,8 +106,7 @@ def score_backward(grad_N: Tensor, logits_NV: Tensor, token_N: Tensor, norm_N: T
 # -- the call ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """A tensor of which every part of the rows gets its own; a row begins ``width`` numbers after the one before."""
 
     of: Tensor
@@ -122,16 +121,23 @@ def _call(name: str, rows: int, numbers: int, *arguments: _Rows | Tensor | float
     function = getattr(_called(), f"turnwise_{name}")
 
     def part(a: int, b: int) -> None:
-        function(b - a, *(_argument(x, a) for x in arguments))
+        function(
+            b - a,
+            *(
+                x.of.data_ptr() + a * x.width * x.of.element_size()
+                if isinstance(x, _Rows)
+                else x.data_ptr()
+                if isinstance(x, Tensor)
+                else x
+                for x in arguments
+            ),
+        )
 
-    in_threads([partial(part, a, b) for a, b in shares(rows, -(-WORTH // max(1, numbers)))])
-
-
-def _argument(x: _Rows | Tensor | float, row: int) -> float:
-    """Of the part of the rows that begins there."""
-    if isinstance(x, _Rows):
-        return x.of.data_ptr() + row * x.width * x.of.element_size()
-    return x.data_ptr() if isinstance(x, Tensor) else x
+    parts = shares(rows, -(-WORTH // max(1, numbers)))
+    if len(parts) == 1:
+        part(0, rows)
+    else:
+        in_threads([partial(part, a, b) for a, b in parts])
 
 
 def _called() -> CDLL:
