@@ -161,7 +161,8 @@ class Train:
     threads: int = 1
     """Torch threads in this process; small models are fastest with one."""
     compiled_threads: int = 2
-    """Threads in which this process computes what is compiled in C. Another number changes last bits."""
+    """Threads in which this process learns, and computes what is compiled in C, on a CPU. Another number changes last
+    bits."""
     profile: bool = False
     """Trace the second update (the only one, where there is one): the run folder then has profile/trace.json.gz, and a
     table of where the time went."""
