@@ -136,9 +136,10 @@ class ActorCritic(Adapted):
     @property
     def many_at_once(self) -> bool:
         """Whether several threads may call it at once: on a CPU, by what is compiled before the first call, and without
-        rotary positions that a pass changes for the next one."""
+        anything that a pass changes for the next one: rotary positions, or what quantised layers note."""
         moving = any(kind in str(getattr(m, "rope_type", "")) for m in self.modules() for kind in MOVING)
-        return self.attention == Attention.COMPILED and not moving
+        whole = all(p.is_floating_point() for p in self.parameters())
+        return self.attention == Attention.COMPILED and whole and not moving
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """What is trained of the policy: the LoRA matrices, or everything when there is no LoRA."""

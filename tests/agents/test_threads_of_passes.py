@@ -200,5 +200,8 @@ def test_a_model_that_a_pass_changes_is_for_one_thread(kind: str, many: bool) ->
     model.attention = Attention.COMPILED
     next(m for m in model.modules() if hasattr(m, "rope_type")).rope_type = kind
     assert model.many_at_once == many
+    model.register_parameter("quantised", torch.nn.Parameter(torch.zeros(1, dtype=torch.int8), requires_grad=False))
+    assert not model.many_at_once
+    del model.quantised
     model.attention = Attention.BLOCKS
     assert not model.many_at_once
