@@ -62,9 +62,10 @@ def learned(
 
 
 @needs_compiler
+@pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("count", [2, 3])
-def test_loss_and_gradient_are_those_of_one_pass(count: int) -> None:
-    batch, model = several(), ActorCritic(base("qwen3").double())
+def test_loss_and_gradient_are_those_of_one_pass(count: int, checkpointing: bool) -> None:
+    batch, model = several(), ActorCritic(base("qwen3").double(), checkpointing=checkpointing)
     wake(model)
     truth, grads = learned(backward, model, batch)
     passes = model.counters.passes
