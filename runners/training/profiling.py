@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 from runners.training.phases import PHASES
@@ -33,7 +34,9 @@ class Profiling:
             update()
             return
         cuda = torch.cuda.is_available()
-        with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]) as profiler:
+        kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+        # Passes are computed in several threads (`agents.tree.threads`).
+        with profile(activities=kinds, experimental_config=_ExperimentalConfig(profile_all_threads=True)) as profiler:
             row = update()
         self.folder.mkdir(exist_ok=True)
         profiler.export_chrome_trace(str(self.folder / TRACE))

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 from run_cases import training
 
+from agents.compiled.threads import in_threads
 from runners.training.phases import PHASES, Clock
 from runners.training.profiling import Profiling, phases
 
@@ -42,6 +44,16 @@ def test_the_second_update_is_traced_or_the_only_one(tmp_path: Path, left: int, 
     for update in range(1, left + 1):
         profiling.run(lambda: {"seconds_update": 1.0})
         assert (tmp_path / "profile").exists() == (update >= traced)
+
+
+def test_what_other_threads_compute_is_in_the_table(tmp_path: Path) -> None:
+    def update() -> Mapping[str, float]:
+        in_threads([lambda: None, lambda: torch.special.i0e(torch.ones(9)).sum().item()])
+        return {"seconds_update": 1.0}
+
+    update()  # the threads are there before the trace begins
+    Profiling(tmp_path, 1, Console(file=io.StringIO())).run(update)
+    assert "special_i0e" in (tmp_path / "profile" / "table.txt").read_text()
 
 
 ARGV = ("--updates", "3", "--test-tasks", "0", "--eval-every", "0")
