@@ -89,7 +89,7 @@ Grads: TypeAlias = tuple[Tensor | None, ...]
 
 def _read(model: Model, batch: Batch, budget: TokenBudget) -> Kept:
     """The parts of the batch, one for each thread, with their numbers; none where the batch is for one thread."""
-    count = min(allowed(), len(batch) // WORTH)
+    count = min(allowed() // torch.get_num_threads(), len(batch) // WORTH)  # where PyTorch has several, it uses them
     if count < 2 or len(batch) > budget.tokens:
         return []
     parts = [part for rank in range(count) for part in cut(batch, budget, stretch(batch, rank, count))]

@@ -30,8 +30,8 @@ class Loss:
 
 
 @pytest.fixture(autouse=True)
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two threads, for the smallest batch."""
+def two(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two threads, for the smallest batch, and one of PyTorch's."""
     monkeypatch.setattr(threads, "WORTH", 1)
     with allowing(2):
         yield
@@ -119,7 +119,7 @@ def test_a_graph_that_was_kept_is_descended_from_once() -> None:
     assert torch.equal(loss, truth) and all(torch.equal(a, b) for a, b in zip(mine, grads, strict=True))
 
 
-@pytest.mark.parametrize("why", ["one thread", "few tokens", "several passes", "one long episode"])
+@pytest.mark.parametrize("why", ["one thread", "few tokens", "several passes", "one long episode", "PyTorch's threads"])
 def test_what_is_for_one_thread_is_one_pass(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     batch, model = several(), actor_critic("llama")
     budget, count = len(batch), 1 if why == "one thread" else 2
@@ -129,6 +129,8 @@ def test_what_is_for_one_thread_is_one_pass(why: str, monkeypatch: pytest.Monkey
         budget = int(batch.pos_T.max()) + 1
     if why == "one long episode":
         batch = pack([chain(Random(0), 3)], CRITIC_PROMPT)
+    if why == "PyTorch's threads":
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     idents: set[int] = set()
 
     def read(part: Batch) -> Forward:
@@ -139,8 +141,11 @@ def test_what_is_for_one_thread_is_one_pass(why: str, monkeypatch: pytest.Monkey
         ours = forward_in_threads(read, batch, budget)
         assert idents == {get_ident()}
     assert (ours.logp_T - forward_parts(model, batch, budget).logp_T).abs().max() <= 1e-6
-    forward_in_threads(read, several(), 10_000)
-    assert (len(idents) == 2) == (why != "few tokens"), "other batches do take two threads"
+    monkeypatch.undo()
+    monkeypatch.setattr(threads, "WORTH", 1)
+    with allowing(2):
+        forward_in_threads(read, several(), 10_000)
+    assert len(idents) == 2, "others do take two"
 
 
 def test_within_a_pass_there_are_no_further_threads() -> None:
