@@ -58,10 +58,8 @@ def norm(x_ND: Tensor, weight_D: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 def norm_backward(grad_ND: Tensor, x_ND: Tensor, weight_D: Tensor, inverse_N: Tensor) -> Tensor:
     """The gradient by x."""
-    (grad_ND, x_ND, weight_D, inverse_N), D = (
-        (x.contiguous() for x in (grad_ND, x_ND, weight_D, inverse_N)),
-        x_ND.shape[-1],
-    )
+    grad_ND, x_ND, weight_D, inverse_N = (x.contiguous() for x in (grad_ND, x_ND, weight_D, inverse_N))
+    D = x_ND.shape[-1]
     by_x_ND = torch.empty_like(x_ND)
     rows = _Rows(grad_ND, D), _Rows(x_ND, D), weight_D, _Rows(inverse_N, 1), _Rows(by_x_ND, D)
     _call("norm_back", inverse_N.numel(), D, D, *rows)
@@ -93,10 +91,8 @@ def score(logits_NV: Tensor, token_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def score_backward(grad_N: Tensor, logits_NV: Tensor, token_N: Tensor, norm_N: Tensor) -> Tensor:
     """The gradient by the logits, of the log-probabilities."""
-    (grad_N, logits_NV, token_N, norm_N), (N, V) = (
-        (x.contiguous() for x in (grad_N, logits_NV, token_N, norm_N)),
-        logits_NV.shape,
-    )
+    grad_N, logits_NV, token_N, norm_N = (x.contiguous() for x in (grad_N, logits_NV, token_N, norm_N))
+    N, V = logits_NV.shape
     by_logits_NV = torch.empty_like(logits_NV)
     rows = _Rows(grad_N, 1), _Rows(logits_NV, V), _Rows(token_N, 1), _Rows(norm_N, 1), _Rows(by_logits_NV, V)
     _call("score_back", N, V, V, *rows)
@@ -112,6 +108,10 @@ class _Rows(NamedTuple):
     of: Tensor
     width: int
 
+    def at(self, row: int) -> int:
+        """Where that row begins."""
+        return self.of.data_ptr() + row * self.width * self.of.element_size()
+
 
 def _call(name: str, rows: int, numbers: int, *arguments: _Rows | Tensor | float) -> None:
     """For each part of the rows, of so many numbers each, in a thread of its own. Of tensors the C gets the addresses.
@@ -119,19 +119,10 @@ def _call(name: str, rows: int, numbers: int, *arguments: _Rows | Tensor | float
     if any(isinstance(x.of if isinstance(x, _Rows) else x, FakeTensor) for x in arguments):
         return
     function = getattr(_called(), f"turnwise_{name}")
+    given = [x.data_ptr() if isinstance(x, Tensor) else x for x in arguments]
 
     def part(a: int, b: int) -> None:
-        function(
-            b - a,
-            *(
-                x.of.data_ptr() + a * x.width * x.of.element_size()
-                if isinstance(x, _Rows)
-                else x.data_ptr()
-                if isinstance(x, Tensor)
-                else x
-                for x in arguments
-            ),
-        )
+        function(b - a, *(x.at(a) if isinstance(x, _Rows) else x for x in given))
 
     parts = shares(rows, -(-WORTH // max(1, numbers)))
     if len(parts) == 1:
