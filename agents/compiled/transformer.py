@@ -20,7 +20,7 @@ from agents.compiled.build import library, why_not
 from agents.compiled.threads import allowed, in_threads
 
 SOURCE = Path(__file__).with_name("transformer.c")
-WORTH = 1 << 22
+WORTH = 1 << 25
 """Multiplications of a call that pay for a further thread."""
 
 
