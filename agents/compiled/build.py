@@ -22,8 +22,9 @@ from agent_envs.core import SettingsError
 from agents.compiled.processor import told
 
 FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-shared", "-fPIC")
-NATIVE = ("-march=native", "-mcpu=native", "")
-"""Flags for this very processor, of which a compiler may know only some."""
+NATIVE = ("-march=native --param=avoid-fma-max-bits=0", "-march=native", "-mcpu=native", "")
+"""Flags for this very processor, of which a compiler may know only some. For Zen GCC would add apart from multiplying
+where one sum waits for itself, as in a tile of one row: a number then had other bits there than in a taller tile."""
 PATIENCE = 120
 """Seconds after which a compiler has hung."""
 
@@ -61,7 +62,7 @@ def library(source: Path) -> CDLL:
 def _compiled(source: Path) -> Path:
     """The folder of its library. Raises CompileError, OSError and SettingsError."""
     texts = [path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h")))]
-    digest = sha256(b"".join([*texts, repr((FLAGS, processor())).encode()])).hexdigest()[:16]
+    digest = sha256(b"".join([*texts, repr((FLAGS, NATIVE, processor())).encode()])).hexdigest()[:16]
     return build_once(cache_dir() / "compiled" / f"{source.stem}-{digest}", _builder(source))
 
 
@@ -91,7 +92,7 @@ def _builder(source: Path) -> Callable[[Path], None]:
             raise CompileError(f"there is no C compiler ({compiler[0]})")
         said = ""
         for native in NATIVE:
-            flags = [*FLAGS, *filter(None, [native]), "-o", str(folder / "library.so"), str(source), "-lm"]
+            flags = [*FLAGS, *native.split(), "-o", str(folder / "library.so"), str(source), "-lm"]
             try:
                 done = subprocess.run(
                     [*compiler, *flags], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL

@@ -146,6 +146,26 @@ def test_in_c_a_session_does_not_depend_on_the_others() -> None:
         assert said == before
 
 
+def test_in_c_a_prompt_has_the_same_bits_wherever_chunks_cut_it() -> None:
+    """Rows are taken a few hundred at once, so what stands before a prompt decides where it is cut, and whether a tile
+    of a single row is left: with a query for each key head it can be."""
+    engine = engine_of(model("qwen3", size=WIDE | {"num_key_value_heads": 4}), slots=2, share_prefixes=False)
+    rng = random.Random(0)
+    prompt, filler = some(rng, 34, 34), some(rng, 400, 400)
+
+    def said(before: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        if before:
+            engine.submit(Request(0, filler[:before], 1, seed=0))
+        engine.submit(Request(1, prompt, 3, seed=0))
+        (done,) = [c for c in finish(engine) if c.session == 1]
+        for session in [1, *([0] if before else [])]:
+            engine.close_session(session)
+        return done.tokens, done.logp
+
+    alone = said(0)
+    assert [before for before in range(150, 200) if said(before) != alone] == []
+
+
 @pytest.mark.parametrize("threads", [2, 3, 9])
 def test_in_c_threads_change_no_bit(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transformer, "WORTH", 1)
