@@ -101,6 +101,6 @@ def _read(model: Model, batch: Batch, budget: TokenBudget) -> Kept:
         done[place] = model(parts[place].batch)
 
     if not fits(lambda: in_threads([partial(read, place) for place in range(len(parts))])):
-        done.clear()
         budget.halve(len(batch), int(batch.pos_T.max()) + 1)
-    return [(part, numbers) for part, numbers in zip(parts, done, strict=False) if numbers is not None]
+        return []
+    return [(part, numbers) for part, numbers in zip(parts, done, strict=True) if numbers is not None]

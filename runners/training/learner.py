@@ -44,10 +44,9 @@ from runners.run_folder.checkpoint import OPTIMIZER
 from runners.settings.old_logp import AGREE, OldLogp
 from runners.settings.train_settings import Train
 from runners.statistics.intervals import mean
-from runners.training import replay
 from runners.training.credited import Credited, credited
 from runners.training.minibatch import NOT_FINITE, TOO_FAR, Minibatch, cut_evenly
-from runners.training.replay import KEY, Replay
+from runners.training.replay import KEY, Kept, Replay
 from runners.training.step_back import StepBack
 
 KL_EVERY = 5
@@ -150,7 +149,7 @@ class Learner:
         for piece in pieces:
             learned.credited |= self.credited(piece)
         replayed = self.learn_again(
-            update, [replay.Kept(piece.batch, piece.read_SD) for piece in pieces if piece.moved is not None]
+            update, [Kept(piece.batch, piece.read_SD) for piece in pieces if piece.moved is not None]
         )
         reasons = [(piece, piece.untrained()) for piece in pieces]
         learned.untrained = {name: why for piece, why in reasons if why for name in piece.episode_ids()}
@@ -245,7 +244,7 @@ class Learner:
             parts = (part.batch for batch in batches for part in cut(batch, self.budget.tokens))
             self.model.calibrate(parts, mean(returns))
 
-    def learn_again(self, update: int, minibatches: Sequence[replay.Kept]) -> list[float]:
+    def learn_again(self, update: int, minibatches: Sequence[Kept]) -> list[float]:
         """Steps of the critic alone on episodes of the last updates, these included; its losses before each."""
         if self.replay is None:
             return []

@@ -1,11 +1,11 @@
 """A batch cut into parts gives the same loss and the same gradient, for losses that couple everything."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import pytest
 import torch
 from torch import Tensor
-from tree_cases import CRITIC_PROMPT, FAMILIES, actor_critic, base, gradients, loss_of, relative, trees, wake
+from tree_cases import CRITIC_PROMPT, FAMILIES, Loss, actor_critic, base, coupled, gradients, relative, trees, wake
 
 from agents.model.actor_critic import ActorCritic
 from agents.text.errors import ModelError
@@ -13,22 +13,6 @@ from agents.tree import Batch, Forward
 from agents.tree.chunked_backward import Kept, backward, cut, forward_parts, with_graph
 from agents.tree.packing import pack
 from agents.tree.token_budget import TokenBudget
-
-
-@dataclass(frozen=True)
-class Loss:
-    total: Tensor
-
-
-def coupled(batch: Batch):
-    """A loss over the whole group: no part can compute it alone."""
-
-    def loss(out: Forward) -> Loss:
-        mine = batch.action_T >= 0
-        assert out.value_S is not None
-        return Loss(loss_of(out.logp_T[mine], out.value_S, batch.action_T[mine]))
-
-    return loss
 
 
 def batch_of(shape: str) -> Batch:

@@ -1,14 +1,14 @@
 """Passes in several threads: the same loss and gradient as in one, whatever the timing."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from random import Random
 from threading import get_ident
 
 import pytest
 import torch
 from torch import Tensor
-from tree_cases import CRITIC_PROMPT, actor_critic, base, chain, group, loss_of, relative, wake
+from tree_cases import CRITIC_PROMPT, Loss, actor_critic, base, chain, coupled, group, relative, wake
 
 from agents.compiled import layers
 from agents.compiled.threads import allowed, allowing
@@ -24,11 +24,6 @@ from agents.tree.token_budget import TokenBudget
 needs_compiler = pytest.mark.skipif(bool(layers.missing()), reason="no C compiler")
 
 
-@dataclass(frozen=True)
-class Loss:
-    total: Tensor
-
-
 @pytest.fixture(autouse=True)
 def two(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two threads, for the smallest batch, and one of PyTorch's."""
@@ -40,17 +35,6 @@ def two(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def several() -> Batch:
     rng = Random(3)
     return pack([group(rng, 3), chain(rng, 3), group(rng, 2), chain(rng, 4)], CRITIC_PROMPT)
-
-
-def coupled(batch: Batch) -> Callable[[Forward], Loss]:
-    """A loss over the whole batch: no part can compute it alone."""
-
-    def loss(out: Forward) -> Loss:
-        mine = batch.action_T >= 0
-        assert out.value_S is not None
-        return Loss(loss_of(out.logp_T[mine], out.value_S, batch.action_T[mine]))
-
-    return loss
 
 
 def learned(

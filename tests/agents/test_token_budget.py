@@ -4,13 +4,12 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
-from tree_cases import CRITIC_PROMPT, actor_critic, loss_of, relative, trees
+from tree_cases import CRITIC_PROMPT, actor_critic, coupled, relative, trees
 
 from agents.model.actor_critic import ActorCritic
 from agents.text.errors import ModelError
@@ -18,11 +17,6 @@ from agents.tree import Batch, Forward
 from agents.tree.chunked_backward import backward, critic_hidden, cut, forward_parts
 from agents.tree.packing import pack
 from agents.tree.token_budget import TokenBudget, fits, out_of_memory
-
-
-@dataclass(frozen=True)
-class Loss:
-    total: Tensor
 
 
 class Small(nn.Module):
@@ -56,15 +50,6 @@ class Small(nn.Module):
             return self.model(batch)
         finally:
             handle.remove()
-
-
-def coupled(batch: Batch) -> Callable[[Forward], Loss]:
-    def loss(out: Forward) -> Loss:
-        mine = batch.action_T >= 0
-        assert out.value_S is not None
-        return Loss(loss_of(out.logp_T[mine], out.value_S, batch.action_T[mine]))
-
-    return loss
 
 
 def batch_of() -> Batch:

@@ -5,6 +5,7 @@ The truth is computed from the nodes alone, never from the arrays of a Batch.
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -215,6 +216,22 @@ def loss_of(logp_N: Tensor, value_S: Tensor, action_N: Tensor) -> Tensor:
     surrogate_A = torch.minimum(ratio_A * adv_A, ratio_A.clamp(0.8, 1.2) * adv_A)
     coupled = torch.logsumexp(0.01 * score_A, dim=0)
     return (value_S - target_S).square().mean() - surrogate_A.mean() + coupled
+
+
+@dataclass(frozen=True)
+class Loss:
+    total: Tensor
+
+
+def coupled(batch: Batch) -> Callable[[Forward], Loss]:
+    """`loss_of` a whole batch: no part can compute it alone."""
+
+    def loss(out: Forward) -> Loss:
+        mine = batch.action_T >= 0
+        assert out.value_S is not None
+        return Loss(loss_of(out.logp_T[mine], out.value_S, batch.action_T[mine]))
+
+    return loss
 
 
 def gradients(model: ActorCritic, loss: Tensor) -> list[Tensor]:
