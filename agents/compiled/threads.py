@@ -50,9 +50,10 @@ def in_threads(calls: Sequence[Callable[[], None]]) -> None:
     if len(calls) == 1:
         return calls[0]()
     todo, ended, others = _threads(os.getpid(), len(calls) - 1), _Ended(), 0
+    of_torch = torch.get_num_threads()
     try:
         for call in calls[1:]:
-            todo.put((call, ended))
+            todo.put((call, of_torch, ended))
             others += 1
         _alone(calls[0])
     finally:
@@ -80,13 +81,17 @@ def _taken(ended: _Ended, calls: int) -> list[BaseException]:
     return errors
 
 
+_Todo: TypeAlias = SimpleQueue[tuple[Callable[[], None], int, _Ended]]
+"""Calls, the threads that PyTorch may use within each, and where to say that it has ended."""
+
+
 @cache
-def _threads(process: int, count: int) -> SimpleQueue[tuple[Callable[[], None], _Ended]]:
+def _threads(process: int, count: int) -> _Todo:
     """Feeds ``count`` threads of a process, which wait for calls. A process that was forked has none of its parent's.
 
     A queue and nothing more: a future of `concurrent.futures` takes five times as long to be handed over.
     """
-    todo: SimpleQueue[tuple[Callable[[], None], _Ended]] = SimpleQueue()
+    todo: _Todo = SimpleQueue()
     for number in range(count):
         Thread(target=_serve, args=[todo], name=f"compiled_{number}", daemon=True).start()
     return todo
@@ -101,11 +106,13 @@ def _alone(call: Callable[[], None]) -> None:
         _within.one = before
 
 
-def _serve(todo: SimpleQueue[tuple[Callable[[], None], _Ended]]) -> None:
+def _serve(todo: _Todo) -> None:
     while True:
-        call, ended = todo.get()
+        call, of_torch, ended = todo.get()
         error = None
         try:
+            if torch.get_num_threads() != of_torch:  # each thread has its own number, and keeps what it began with
+                torch.set_num_threads(of_torch)
             _alone(call)
         except BaseException as raised:
             error = raised

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from functools import partial
 from threading import Barrier, Thread, get_ident
 
 import pytest
@@ -81,6 +82,23 @@ def test_within_a_call_of_several_there_are_no_further_ones() -> None:
 def test_parts_are_no_smaller_than_pays(count: int, least: int, parts: list[tuple[int, int]]) -> None:
     with allowing(3):
         assert shares(count, least) == parts
+
+
+def test_within_a_call_pytorch_has_the_threads_of_the_caller(one_thread: None) -> None:
+    """Also in threads that were there before: with another number PyTorch adds in another order."""
+
+    def found() -> list[int]:
+        counts = [0, 0]
+
+        def count(place: int) -> None:
+            counts[place] = torch.get_num_threads()
+
+        in_threads([partial(count, place) for place in range(len(counts))])
+        return counts
+
+    for threads in (1, 2, 1):
+        torch.set_num_threads(threads)
+        assert found() == [threads, threads]
 
 
 def test_callers_share_the_threads() -> None:
