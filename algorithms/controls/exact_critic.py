@@ -43,7 +43,8 @@ class ExactCritic(FixedAdvantages, TurnClip, Normalized, Algorithm[FixedCredit])
     gae_lambda: float = 0.0
     """GAE lambda: 0 credits a turn with the change it made, 1 with the outcome minus the chance before it."""
     normalize: AdvantageScale = AdvantageScale.STD
-    """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them."""
+    """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them, ``lift`` only where
+    their mean is below 0."""
     std_floor: float | None = None
     """Smallest standard deviation to divide by; 0.1 if not set."""
 

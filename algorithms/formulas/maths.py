@@ -36,10 +36,12 @@ class KL(StrEnum):
 
 
 class AdvantageScale(StrEnum):
-    """How the advantages of a batch are scaled: as they are, divided by their deviation, or centred as well."""
+    """How the advantages of a batch are scaled: as they are, divided by their deviation, or centred as well: always, or
+    for ``lift`` where their mean is below 0. Such a mean pushes down what was sampled, and so up what nobody tried."""
 
     NONE = "none"
     STD = "std"
+    LIFT = "lift"
     WHITEN = "whiten"
 
 
@@ -57,7 +59,7 @@ class Normalized:
     ACTS: ClassVar[Acts] = {
         "normalize_over": (
             lambda a: getattr(a, "normalize", None) != AdvantageScale.NONE,
-            "normalize std or whiten",
+            "normalize std, lift or whiten",
         )
     }
 
@@ -158,7 +160,8 @@ def varies(x: Tensor, weight: Tensor, over: Moments | None = None) -> bool:
 def scale_advantage(
     adv: Tensor, weight: Tensor, how: AdvantageScale, floor: float | None = 0.0, over: Moments | None = None
 ) -> Tensor:
-    """A / sqrt(var + 1e-8) over the batch, centred first for ``whiten``; as it is where all advantages are the same.
+    """A / sqrt(var + 1e-8) over the batch, centred first for ``whiten``, and for ``lift`` where the mean is below 0; as
+    it is where all advantages are the same.
 
     A deviation below ``floor`` (STD_FLOOR where it is None) counts as ``floor``. Mean and deviation are those of
     ``over``, where the batch is a part of what is normalised together.
@@ -169,13 +172,14 @@ def scale_advantage(
     if not varies(adv, weight, over):
         return adv
     mean, variance = mean_and_variance(adv, weight) if over is None else (over.mean, over.variance)
-    return (adv - mean if how == AdvantageScale.WHITEN else adv) * (variance.clamp_min(least**2) + 1e-8).rsqrt()
+    shift = {AdvantageScale.WHITEN: mean, AdvantageScale.LIFT: mean.clamp_max(0)}.get(how, 0.0)
+    return (adv - shift) * (variance.clamp_min(least**2) + 1e-8).rsqrt()
 
 
 def require_floor(floor: float | None, how: AdvantageScale) -> None:
     """Raises ValueError unless `scale_advantage` takes ``floor``, and it acts; for the hyper-parameter std_floor."""
     require((floor or 0) >= 0, f"std_floor must not be negative, but is {floor}")
-    require(floor is None or how != AdvantageScale.NONE, "std_floor only works with normalize std or whiten")
+    require(floor is None or how != AdvantageScale.NONE, "std_floor only works with normalize std, lift or whiten")
 
 
 def critic_stats(value: Tensor, adv: Tensor, target: Tensor, weight: Tensor) -> dict[str, float]:

@@ -158,7 +158,7 @@ def test_credit_has_no_graph() -> None:
         (SelfAC, {"ratio": "sequence"}, "TurnRatio must be one of turn, turn_mean, token, not 'sequence'"),
         (SelfAC, {"alpha": math.nan}, "alpha must lie in 0..1, not nan"),
         (SelfAC, {"std_floor": -0.1}, "std_floor must not be negative, but is -0.1"),
-        (SelfAC, {"std_floor": 0.1, "normalize": "none"}, "std_floor only works with normalize std or whiten"),
+        (SelfAC, {"std_floor": 0.1, "normalize": "none"}, "std_floor only works with normalize std, lift or whiten"),
         (GRPO, {"group": 1}, "group must be at least 2"),
         (GRPO, {"std_eps": -1e-6}, "std_eps must not be negative"),
         (GRPO, {"length_norm": 0.0}, "length_norm must be above 0"),

@@ -16,6 +16,7 @@ from algorithms.formulas.groups import (
 from algorithms.formulas.maths import (
     KL,
     AdvantageScale,
+    Moments,
     bounded,
     cispo,
     clipped,
@@ -128,6 +129,11 @@ def test_scale_advantage() -> None:
     assert std[:2].tolist() == pytest.approx([1 / math.sqrt(2), 3 / math.sqrt(2)])
     white = scale_advantage(adv, count, AdvantageScale.WHITEN)
     assert white[:2].tolist() == pytest.approx([-1 / math.sqrt(2), 1 / math.sqrt(2)])
+    assert torch.equal(scale_advantage(adv, count, AdvantageScale.LIFT), std), "its mean is not below 0"
+    lifted = scale_advantage(-adv, count, AdvantageScale.LIFT)
+    assert lifted[:2].tolist() == pytest.approx([1 / math.sqrt(2), -1 / math.sqrt(2)])
+    part, over = -adv[:1], Moments.of(-adv, count)
+    assert torch.equal(scale_advantage(part, count[:1], AdvantageScale.LIFT, over=over), lifted[:1])
     floored = scale_advantage(adv, count, AdvantageScale.STD, floor=10.0)
     assert floored[:2].tolist() == pytest.approx([0.1, 0.3])
     assert torch.equal(scale_advantage(adv, count, AdvantageScale.STD, floor=1.0), std), (

@@ -119,11 +119,11 @@ def test_rewards_have_no_part_in_it() -> None:
         ({"group": 0}, "group must be at least 1, not 0"),
         ({"gae_lambda": 1.1}, "gae_lambda must lie in 0..1, not 1.1"),
         ({"std_floor": -1.0}, "std_floor must not be negative, but is -1.0"),
-        ({"std_floor": 0.1, "normalize": "none"}, "std_floor only works with normalize std or whiten"),
+        ({"std_floor": 0.1, "normalize": "none"}, "std_floor only works with normalize std, lift or whiten"),
         ({"clip": 1.0}, "clip must lie between 0 and 1, not 1.0"),
         ({"dual_clip": 1.0}, "dual_clip must be above 1, not 1.0"),
         ({"ratio": "episode"}, "TurnRatio must be one of turn, turn_mean, token, not 'episode'"),
-        ({"normalize": "max"}, "AdvantageScale must be one of none, std, whiten, not 'max'"),
+        ({"normalize": "max"}, "AdvantageScale must be one of none, std, lift, whiten, not 'max'"),
     ],
 )
 def test_wrong_settings_say_so_in_one_line(wrong: dict[str, Any], says: str) -> None:

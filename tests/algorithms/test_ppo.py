@@ -8,6 +8,7 @@ import pytest
 import torch
 from algorithm_trees import World, counted, paths, states, unshared, world
 from torch import Tensor
+from turn_loss_by_loop import centre
 
 from agents.tree import Batch, Forward, Node
 from agents.tree.chunked_backward import backward, cut, forward_parts
@@ -65,7 +66,7 @@ def by_loop(w: World, algorithm: PPO, trees: list[Node]) -> Step:
                 rows.append((token, place, adv, adv + later))
             episodes.append(rows)
     advs = torch.tensor([adv for rows in episodes for _, _, adv, _ in rows], dtype=torch.float64)
-    centre = advs.mean() if algorithm.normalize == "whiten" else 0.0
+    shift = centre(algorithm, float(advs.mean()))
     deviation = float(
         (advs.var().clamp_min((0.1 if algorithm.std_floor is None else algorithm.std_floor) ** 2) + 1e-8).sqrt()
     )
@@ -81,7 +82,7 @@ def by_loop(w: World, algorithm: PPO, trees: list[Node]) -> Step:
             "seq-mean-token-mean": 1 / (n * len(rows)),
         }[algorithm.aggregation]
         for token, place, raw, target in rows:
-            adv = (raw - centre) / scale
+            adv = (raw - shift) / scale
             ratio = (logp[token] - w.old[token]).exp()
             gain = torch.minimum(ratio * adv, ratio.clamp(1 - algorithm.clip_low, 1 + algorithm.clip_high) * adv)
             if adv < 0:
@@ -340,7 +341,7 @@ def test_what_it_asks_for_and_reports() -> None:
         ({"group": 0}, "group must be at least 1, not 0"),
         ({"discount": 1.5}, "discount must lie in 0..1, not 1.5"),
         ({"gae_lambda": -0.1}, "gae_lambda must lie in 0..1"),
-        ({"std_floor": 0.1, "normalize": "none"}, "std_floor only works with normalize std or whiten"),
+        ({"std_floor": 0.1, "normalize": "none"}, "std_floor only works with normalize std, lift or whiten"),
         ({"clip_low": 1.5}, "clip_low must lie in 0..1"),
         ({"dual_clip": 1.0}, "dual_clip must be above 1"),
         ({"value_clip": 0.0}, "value_clip must be above 0"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from algorithm_trees import World, actions, states, world
 from torch import Tensor
+from turn_loss_by_loop import centre
 
 from agents.tree import Batch, Kind, Node
 from algorithms.base import Loss
@@ -155,7 +156,7 @@ class Slow:
         if self.a.normalize != "none":
             each = [x for x, (_, a) in zip(adv, taken, strict=True) for _ in range(a.count)]
             every = torch.tensor(each, dtype=torch.float64)
-            shift = float(every.mean()) if self.a.normalize == "whiten" else 0.0
+            shift = centre(self.a, float(every.mean()))
             adv = [(x - shift) / math.sqrt(float(every.var()) + 1e-8) for x in adv]
         total, n = torch.zeros(()).double(), sum(a.count for _, a in taken)
         for x, (_, action) in zip(adv, taken, strict=True):
@@ -185,6 +186,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"gae_lambda": 0.0},
     {"normalize": "none", "ratio": "turn_mean", "clip": 0.01},
     {"normalize": "whiten", "ratio": "token", "dual_clip": 1.5},
+    {"normalize": "lift", "gae_lambda": 0.9},
     {"dual_clip": math.inf, "alpha": 0.1},
 ]
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from algorithm_trees import World, counted, paths, unshared, world
 from torch import Tensor
+from turn_loss_by_loop import centre
 
 from agents.tree import Forward, Kind, Node
 from algorithms.formulas.maths import AdvantageScale
@@ -58,7 +59,7 @@ def by_loop(w: World, algorithm: TurnPPO, trees: list[Node]) -> tuple[float, Ten
     policy, critic = [], []
     for tokens, at, adv, target in turns:
         if algorithm.normalize != "none":
-            adv = (adv - (mean if algorithm.normalize == "whiten" else 0)) / std
+            adv = (adv - centre(algorithm, mean)) / std
         gaps = torch.stack([logp[t] - old[t] for t in tokens])
         ratios = {"turn": gaps.sum(), "turn_mean": gaps.mean(), "token": gaps}[algorithm.ratio].exp()
         gain = torch.minimum(ratios * adv, ratios.clamp(1 - algorithm.clip, 1 + algorithm.clip) * adv)

@@ -11,6 +11,11 @@ from torch import Tensor
 from agents.tree import Node
 
 
+def centre(algorithm: Any, mean: float) -> float:
+    """What is taken off advantages with this mean, as the algorithm normalises them."""
+    return {"whiten": mean, "lift": min(mean, 0.0)}.get(algorithm.normalize, 0.0)
+
+
 def loss_over_turns(
     w: World, algorithm: Any, turns: Sequence[tuple[Node, float]], std_floor: float = 0.0
 ) -> tuple[float, Tensor]:
@@ -21,11 +26,10 @@ def loss_over_turns(
     each = [a for action, a in turns for _ in range(action.count)]
     mean = sum(each) / len(each)
     deviation = math.sqrt(max(sum((a - mean) ** 2 for a in each) / (len(each) - 1), std_floor**2) + 1e-8)
-    centre = mean if algorithm.normalize == "whiten" else 0.0
     logp, _ = w.numbers()
     total = torch.zeros((), dtype=torch.float64)
     for action, a in turns:
-        scaled = a if algorithm.normalize == "none" else (a - centre) / deviation
+        scaled = a if algorithm.normalize == "none" else (a - centre(algorithm, mean)) / deviation
         gaps = [logp[t] - w.old[t] for t in action.tokens]
         if algorithm.ratio == "turn":
             gaps = [torch.stack(gaps).sum()]
