@@ -122,7 +122,7 @@ def test_a_library_of_another_user_is_not_loaded(fresh: Path, monkeypatch: pytes
 def test_no_warnings_for_any_width_of_vectors(source: Path, tmp_path: Path) -> None:
     here = [(), ("-mavx2", "-mfma"), ("-mavx512f",)] if platform.machine() == "x86_64" else [()]
     for flags in here:
-        strict = ["-Wall", "-Wextra", "-Werror", "-Wno-psabi"]  # no vector is passed between files
+        strict = ["-O1", "-Wall", "-Wextra", "-Werror", "-Wno-psabi"]  # no vector is passed between files
         command = ["cc", *build.FLAGS, *flags, *strict, "-o", str(tmp_path / "x.so"), str(source), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
