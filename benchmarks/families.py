@@ -29,9 +29,14 @@ from runners.statistics.intervals import Interval, over_seeds
 MEASURES = {"auc": "equal steps", "auc_tokens": "equal tokens", "auc_seconds": "equal seconds"}
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "corridor": ("corridor-factorial", "corridor-factorial-again"),
-    "wiki": ("wiki", "wiki-again"),
+    "wiki": ("wiki", "wiki-again", "wiki-lift"),
     "BabyAI": ("babyai",),
-    "TextWorld-Express": ("textworld-express", "textworld-express-centred", "textworld-express-control"),
+    "TextWorld-Express": (
+        "textworld-express",
+        "textworld-express-centred",
+        "textworld-express-control",
+        "textworld-express-lift",
+    ),
 }
 """The studies of each."""
 METHODS: Mapping[str, tuple[str, ...]] = {
@@ -46,6 +51,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "Turn-PPO, replayed": ("turn_ppo_replay",),
     "Self-AC": ("selfac",),
     "Self-AC, replayed": ("selfac_replay",),
+    "Self-AC, lifted": ("selfac_lift",),
     "Self-AC, centred, lambda 0.9": ("selfac_credit",),
     "VinePPO, paid": ("vineppo",),
     "the control": ("exact_critic", "free_values", "control"),
