@@ -52,7 +52,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"literal": True, "td_grad": "residual", "terminal_target": "zero", "ratio": "token"},
         {"backup": "max", "baseline": "sibling_mean", "ratio": "turn_mean", "normalize": "whiten"},
         {"freeze_adv": True, "value_clip": 0.2, "terminal_target": "none", "discount": 0.8},
-        {"gae_lambda": 0.5, "std_floor": 0.1, "normalize": "lift"},
+        {"gae_lambda": 0.5, "std_floor": 0.1},
+        {"normalize": "lift"},
     ],
     "turn_ppo": [{}, {"ratio": "token", "normalize": "std", "value_clip": 0.2}, {"ratio": "turn_mean"}],
     "vineppo": [
