@@ -3,7 +3,8 @@
 Invariant: it ends, by an answer that was read as JSON of bounded length, or by `Broken`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
@@ -29,10 +30,29 @@ def asked(child: Child, messages: Iterable[bytes], serial: int, seconds: float, 
     Raises Broken where none of at most ``limit`` bytes came in that many seconds.
     """
     deadline = monotonic() + seconds
-    try:
+    send(child, messages, seconds, deadline)
+    return receive(child, serial, seconds, deadline, limit)
+
+
+def send(child: Child, messages: Iterable[bytes], seconds: float, deadline: float) -> None:
+    """Raises Broken where the process does not read them until the ``deadline``, which is ``seconds`` after it had to
+    begin."""
+    with _telling(child, seconds):
         for message in messages:
             child.send_bytes(message, deadline - monotonic())
+
+
+def receive(child: Child, serial: int, seconds: float, deadline: float, limit: int) -> tuple[str, Any]:
+    """As `asked`, of a request that was sent: the first of those that have no answer yet."""
+    with _telling(child, seconds):
         return decode(child.recv_bytes(deadline - monotonic(), limit + SLACK), serial)
+
+
+@contextmanager
+def _telling(child: Child, seconds: float) -> Iterator[None]:
+    """Raises Broken for what goes wrong within."""
+    try:
+        yield
     except TimeoutError:
         raise Broken(FaultKind.HUNG, f"no answer in {seconds:g} s") from None
     except Oversize as error:

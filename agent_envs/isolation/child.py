@@ -91,10 +91,10 @@ class Channel:
 
     def _fill(self, size: int, deadline: float | None) -> None:
         while len(self._buffer) < size:
-            self._wait(select.POLLIN, deadline)
             try:
                 chunk = self._socket.recv(1 << 16)
             except BlockingIOError:
+                self._wait(select.POLLIN, deadline)
                 continue
             except OSError as error:
                 raise EOFError("the other side is gone") from error

@@ -27,7 +27,7 @@ from gymnasium.error import ResetNeeded
 from agent_envs.core import PlayableEnv, SettingsError
 from agent_envs.isolation.answers import Garbage, nothing, reset_values, step_values
 from agent_envs.isolation.faults import EnvFault, FaultKind, HostLost, Stage, one_line
-from agent_envs.isolation.host_process import HostProcess, HostSettings
+from agent_envs.isolation.host_process import Call, HostProcess, HostSettings
 
 T = TypeVar("T")
 
@@ -104,8 +104,20 @@ class RemoteEnv:
 
     def __init__(self, host: HostProcess, number: int, prompt: str | None = None) -> None:
         self._host, self._number, self._prompt = host, number, prompt
+        self._begun: tuple[str, Call] | None = None
+        """An action that was begun, and its call."""
         self._unusable = ""
         self._closed = False
+
+    @property
+    def process(self) -> object:
+        """Stands for the process that it lives in: environments with the same one wait for each other."""
+        return self._host
+
+    @property
+    def gone(self) -> bool:
+        """Whether that process has ended."""
+        return self._host.dead
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts an episode; returns its first observation and info."""
@@ -118,9 +130,17 @@ class RemoteEnv:
             raise ResetNeeded("call reset before asking for the system prompt")
         return self._prompt
 
+    def begin_step(self, action: str) -> None:
+        """Has the process begin on ``step(action)``, which has to be the next call, as soon as it can."""
+        self._usable()
+        self._begun = action, self._host.begin(Stage.STEP, self._number, action)
+
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Plays one turn; returns Gymnasium's five values."""
-        return self._call(Stage.STEP, step_values, action)
+        if self._begun is None or self._begun[0] != action:
+            return self._call(Stage.STEP, step_values, action)
+        (_, call), self._begun = self._begun, None
+        return self._answer(call, step_values)
 
     def fork(self) -> RemoteEnv:
         """An independent environment at the same state, in the same process."""
@@ -137,24 +157,30 @@ class RemoteEnv:
         self._host.add(-1)
         known = self._unusable
         try:
-            self._ask(Stage.CLOSE, nothing)
+            self._answer(self._host.begin(Stage.CLOSE, self._number), nothing)
         except HostLost:
             pass
         except (EnvFault, SettingsError):
             if not known:
                 raise
 
-    def _call(self, stage: Stage, read: Callable[[Any], T], *arguments: Any) -> T:
+    def _usable(self) -> None:
+        """Raises RuntimeError where it is not."""
         if self._closed or self._unusable:
             raise RuntimeError(f"this environment must not be used again: {self._unusable or 'it was closed'}")
-        return self._ask(stage, read, *arguments)
+        if self._begun is not None:
+            raise RuntimeError(f"this environment has begun on {self._begun[0]!r:.80}: step must be called with that")
 
-    def _ask(self, stage: Stage, read: Callable[[Any], T], *arguments: Any) -> T:
+    def _call(self, stage: Stage, read: Callable[[Any], T], *arguments: Any) -> T:
+        self._usable()
+        return self._answer(self._host.begin(stage, self._number, *arguments), read)
+
+    def _answer(self, call: Call, read: Callable[[Any], T]) -> T:
         try:
-            return read(self._host.call(stage, self._number, *arguments))
+            return read(self._host.answer(call))
         except Garbage as error:
             self._unusable = str(error)
-            raise EnvFault(FaultKind.GARBAGE, stage, str(error)) from None
+            raise EnvFault(FaultKind.GARBAGE, call.stage, str(error)) from None
         except (EnvFault, HostLost) as error:
             self._unusable = str(error)
             raise

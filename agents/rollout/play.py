@@ -7,6 +7,7 @@ environment that breaks costs its own episode only: it is recorded, played again
 
 from collections.abc import Callable, Mapping, Sequence
 
+from agent_envs.core import PlayableEnv
 from agents.engine.base import Engine
 from agents.rollout.forking.policy import Forking
 from agents.rollout.forking.settings import ForkPlan
@@ -42,13 +43,16 @@ def rollout(
     exact: bool = True,
     on_episode: Callable[[Episode], None] | None = None,
     threads: int = 8,
+    spare: dict[str, list[PlayableEnv]] | None = None,
 ) -> Played:
     """Plays ``jobs``.
 
     ``make_env`` is called at most once per open slot, and again for each environment that broke; environments are used
-    again. They reset and step in ``threads`` threads. For jobs of several environments it holds a function for each, by
-    `Job.env`, and this holds for each of them. With ``exact`` the engine waits for all environments: the same jobs are
-    then bit-identical, whatever the timing. Without it a slow environment never holds up the others.
+    again. For jobs of several environments it holds a function for each, by `Job.env`, and this holds for each of them.
+    Those in ``spare`` are used first, and at the end it holds those that a later rollout may use; without it they are
+    closed. They reset and step in ``threads`` threads, those of an `EnvHosts` in one for each of its processes.
+    With ``exact`` the engine waits for all environments: the same jobs are then bit-identical, whatever the timing.
+    Without it a slow environment never holds up the others.
     ``on_episode`` is called with each episode as it ends. With a ``plan`` the jobs of a task, which stand together, are
     the numbers that its episodes may have: some begin, others fork from them (`forking`). With a ``search`` every job
     is one (`search`), which ``scorer`` leads; what comes of it is a `Searched` episode. With a ``quota`` the
@@ -58,7 +62,7 @@ def rollout(
     makers = make_env if isinstance(make_env, Mapping) else {"": make_env}
     options = RolloutOptions(
         makers, engine, chat, jobs, settings or ReActSettings(), faults or FaultSettings(), exact, on_episode,
-        threads, player,
+        threads, player, spare,
     )  # fmt: skip
     if search is not None:
         searches = Scheduler[SearchSlot](options)

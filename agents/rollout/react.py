@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault, FaultKind, Stage
+from agent_envs.isolation.hosts import RemoteEnv
 from agents.engine.base import Completion, Request, StopReason
 from agents.rollout.env_half import CALL_LIMIT as CALL_LIMIT
 from agents.rollout.env_half import EnvHalf, anchor, oracle_of, tools_in
@@ -42,6 +43,8 @@ class ReAct(EnvHalf):
         """Tokens of the path up to the action that is to come."""
         self.request: Request | None = None
         """What was asked last."""
+        self._said: tuple[Completion, str] | None = None
+        """An action, and what the environment reads of it."""
 
     def start(self) -> Request | None:
         system, user, info = self.reset()
@@ -77,6 +80,11 @@ class ReAct(EnvHalf):
         twin.episode = self.episode.fork(job)
         return twin
 
+    def begin_act(self, completion: Completion) -> None:
+        """Has an environment in another process begin on what `act` asks of it."""
+        if isinstance(self.env, RemoteEnv):
+            self.env.begin_step(self._text(completion))
+
     def act(self, completion: Completion) -> None:
         """Records a sampled action and what the environment answered."""
         text = self._text(completion)
@@ -111,6 +119,11 @@ class ReAct(EnvHalf):
 
     def _text(self, completion: Completion) -> str:
         """What the environment reads."""
+        if self._said is None or self._said[0] is not completion:
+            self._said = completion, self._read(completion)
+        return self._said[1]
+
+    def _read(self, completion: Completion) -> str:
         if self.thoughts is not None:
             return self.chat.action_text(completion.tokens)
         return self.chat.turn_text(completion.tokens, first=not self.episode.turns, tools=self.tools)

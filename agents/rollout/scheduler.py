@@ -8,17 +8,20 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault, HostLost
+from agent_envs.isolation.hosts import RemoteEnv
 from agents.engine.base import Completion, Engine, Request, need
+from agents.rollout.calls import EnvCalls
 from agents.rollout.react import Player, ReAct
 from agents.rollout.settings import FaultSettings, ReActSettings
-from agents.rollout.slot import MakeEnv, Slot, close_all
+from agents.rollout.slot import MakeEnv, Slot, close_all, in_turn
 from agents.text.chat import Chat
 from agents.tree.episode import Episode, Fault, Job
 
@@ -70,6 +73,9 @@ class RolloutOptions:
     on_episode: Callable[[Episode], None] | None
     threads: int
     player: Player
+    spare: dict[str, list[PlayableEnv]] | None = None
+    """Environments that wait for an episode, by name, those of earlier rollouts among them; None: this rollout closes
+    its own."""
 
 
 S = TypeVar("S", bound=Slot)
@@ -131,12 +137,14 @@ class Scheduler(Generic[S]):
         self.broken: list[Fault] = []
         self.waiting: deque[tuple[int, Job]] = deque()
         self.active: dict[int, S] = {}
-        self.spare: dict[str, list[PlayableEnv]] = {name: [] for name in options.make_env}
+        self.spare = {} if options.spare is None else options.spare
         """Environments of episodes that are over, for the next ones, by name."""
+        for name in options.make_env:
+            self.spare[name] = in_turn(self.spare.get(name, ()))
         self.calls: dict[Future[Any], tuple[S, Callable[[S, Any], None]]] = {}
         """What environments are doing now, for which slot, and who takes the answer."""
         self.stood_still, self.last_end = 0.0, monotonic()
-        self.pool = ThreadPoolExecutor(options.threads)
+        self.env_calls = EnvCalls(options.threads)
         self.policy: SchedulingPolicy[S]
 
     def run(self, policy: SchedulingPolicy[S]) -> Played:
@@ -152,18 +160,21 @@ class Scheduler(Generic[S]):
                 self.collect()
                 self.check_progress()
             cut = self.cut()
-            for env in self.spares:
-                with contextlib.suppress(EnvFault):  # its episodes are over
-                    env.close()
+            if self.options.spare is None:
+                for env in self.take_spares():
+                    with contextlib.suppress(EnvFault):  # its episodes are over
+                        env.close()
         except Exception:
             wait(self.calls)
             for slot in self.active.values():
                 slot.abandon()
-            close_all(self.spares)  # the first error is the one to be seen
+            close_all(self.take_spares())  # the first error is the one to be seen
+            raise
+        except BaseException:
+            self.take_spares()  # after an interrupt do not wait for an environment that may hang
             raise
         finally:
-            # After an interrupt do not wait for an environment that may hang.
-            self.pool.shutdown(wait=False, cancel_futures=True)
+            self.env_calls.close()
         return Played([self.done[i] for i in policy.taken()], self.broken, self.stood_still, cut)
 
     def cut(self) -> list[Cut]:
@@ -187,16 +198,35 @@ class Scheduler(Generic[S]):
             slot = self.active[session] = self.policy.slot_class(session, job, self.options.make_env[job.env], env)
             self.ask(slot, self.policy.answered, slot.begin, self.play, self.policy.standing(job))
 
-    @property
-    def spares(self) -> list[PlayableEnv]:
-        return [env for envs in self.spare.values() for env in envs]
+    def take_spares(self) -> list[PlayableEnv]:
+        """Those that wait; nobody finds them any more."""
+        taken = [env for envs in self.spare.values() for env in envs]
+        for envs in self.spare.values():
+            envs.clear()
+        return taken
 
     def play(self, env: PlayableEnv, job: Job, session: int) -> ReAct:
         return self.options.player(env, self.options.chat, job, session, self.options.settings)
 
     def ask(self, slot: S, then: Callable[[S, Any], None], call: Callable[..., Any], *arguments: Any) -> None:
         """Has ``call`` done in a thread; ``then`` takes its answer."""
-        self.calls[self.pool.submit(call, *arguments)] = (slot, then)
+        self._ask(slot, then, None, call, *arguments)
+
+    def ask_turn(self, slot: S, then: Callable[[S, Any], None], completion: Completion) -> None:
+        """Has a sampled action done; ``then`` takes the next request."""
+        self._ask(slot, then, partial(slot.begin_turn, completion), slot.turn, completion)
+
+    def _ask(
+        self,
+        slot: S,
+        then: Callable[[S, Any], None],
+        begin: Callable[[], None] | None,
+        call: Callable[..., Any],
+        *arguments: Any,
+    ) -> None:
+        # A player of another package may wait for more than its environment.
+        process = slot.env.process if isinstance(slot.env, RemoteEnv) and self.options.player is ReAct else None
+        self.calls[self.env_calls.submit(process, begin, call, *arguments)] = (slot, then)
 
     def collect(self) -> None:
         """Takes what the environments answered, in the order in which they were asked."""
@@ -283,4 +313,4 @@ class Chain(SchedulingPolicy[Slot]):
 
     def completed(self, completion: Completion) -> None:
         slot = self.scheduler.active[completion.session]
-        self.scheduler.ask(slot, self.answered, slot.turn, completion)
+        self.scheduler.ask_turn(slot, self.answered, completion)

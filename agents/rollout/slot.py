@@ -5,9 +5,11 @@ Invariant: the methods of a slot run in a thread of the pool, one at a time.
 
 import contextlib
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault, HostLost, Stage, blamed
+from agent_envs.isolation.hosts import RemoteEnv
 from agents.engine.base import Completion, Request
 from agents.rollout.env_half import EnvHalf
 from agents.rollout.react import ReAct
@@ -47,6 +49,10 @@ class Slot:
         self._player = play(self.env, self.job, self.session)
         return self._player.start() if standing is None else self._player.resume(standing)
 
+    def begin_turn(self, completion: Completion) -> None:
+        """Has the process of the environment begin on `turn`."""
+        self.player.begin_act(completion)
+
     def turn(self, completion: Completion) -> Request | None:
         return self.player.turn(completion)
 
@@ -76,3 +82,14 @@ def close_all(envs: Iterable[PlayableEnv]) -> None:
     for env in envs:
         with contextlib.suppress(Exception):
             env.close()
+
+
+def in_turn(envs: Iterable[PlayableEnv]) -> list[PlayableEnv]:
+    """Those that live, a process after the other, so that a few episodes do not wait for one process; closes others."""
+    by_process: dict[object, list[PlayableEnv]] = {}
+    for env in envs:
+        by_process.setdefault(env.process if isinstance(env, RemoteEnv) else id(env), []).append(env)
+    for process, ours in list(by_process.items()):
+        if isinstance(ours[0], RemoteEnv) and ours[0].gone:
+            close_all(by_process.pop(process))
+    return [env for turn in zip_longest(*by_process.values()) for env in turn if env is not None]

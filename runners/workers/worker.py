@@ -8,7 +8,7 @@ from safetensors.torch import load as parse
 from transformers import PreTrainedModel
 
 from agent_envs import registry
-from agent_envs.core import TextEnv
+from agent_envs.core import PlayableEnv, TextEnv
 from agent_envs.isolation.hosts import EnvHosts
 from agents.engine.base import need
 from agents.engine.registry import Opening
@@ -17,6 +17,7 @@ from agents.model.state_values import Critic
 from agents.rollout.play import Played, rollout
 from agents.rollout.search.scorers import Scorer, scorer_of
 from agents.rollout.search.settings import SearchPlan
+from agents.rollout.slot import close_all
 from agents.text.chat import Chat
 from runners.command_line.blame import blamed
 from runners.settings.play_settings import PlaySettings as PlaySettings
@@ -39,6 +40,8 @@ class Worker:
         self.settings, self.chat, self.critic = settings, chat, critic
         self.player = settings.agent.player()
         self.version: int | None = None
+        self.spare: dict[str, list[PlayableEnv]] = {}
+        """Environments between two portions, by name."""
         self.hosts = {
             job_env(name, settings.envs): EnvHosts(partial(registry.env_class(name), config), settings.hosts)
             for name, config in settings.envs.items()
@@ -96,6 +99,7 @@ class Worker:
             faults=self.settings.faults,
             exact=self.settings.exact,
             on_episode=lambda _: on_end() if on_end else None,
+            spare=self.spare,
         )
 
     def scorer(self, search: SearchPlan | None) -> Scorer | None:
@@ -103,5 +107,7 @@ class Worker:
         return scorer_of(search.scoring, self.critic) if search and search.tot.branch > 1 else None
 
     def close(self) -> None:
+        for envs in self.spare.values():
+            close_all(envs)
         for hosts in self.hosts.values():
             hosts.close()

@@ -114,7 +114,7 @@ class Forking(SchedulingPolicy[ForkSlot]):
         self.act(slot, completion if begun is None else joined(begun, completion))
 
     def act(self, slot: ForkSlot, completion: Completion) -> None:
-        self.scheduler.ask(slot, self.answered, slot.turn, completion)
+        self.scheduler.ask_turn(slot, self.answered, completion)
 
     def ended(self, session: int) -> None:
         group = self.group(session)
