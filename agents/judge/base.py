@@ -1,4 +1,4 @@
-"""The interface of a judge, its settings, and the judges by name.
+"""The interface of a judge, its settings, and the judges by name. Imports no torch: the command line needs them.
 
 Invariant: an episode's labels are one per turn, GOOD (True), BAD (False), or None where the judge said nothing that
 could be understood. A judge never guesses: what it cannot tell is None, is counted, and has no part in any statistic.
@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_envs.plugins import Registry
 from agent_envs.ranges import check_ranges
 from agents.endpoint.address import check_address
-from agents.tree.episode import Episode
+
+if TYPE_CHECKING:
+    from agents.tree.episode import Episode
 
 Labels = tuple[bool | None, ...]
 """One for each turn of an episode."""
@@ -40,7 +42,7 @@ class Judge(Protocol):
         """Makes sure, cheaply and before anything is sampled, that it can be asked. Raises JudgeError."""
         return
 
-    def label(self, episodes: Sequence[Episode], scores: Sequence[float]) -> Verdicts:
+    def label(self, episodes: "Sequence[Episode]", scores: Sequence[float]) -> Verdicts:
         """``scores`` are how the episodes went, a positive one meaning well. Raises JudgeError when it is gone."""
         ...
 
