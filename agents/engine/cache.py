@@ -10,6 +10,8 @@ as a keyword. Shapes: T tokens, M sessions of a group, R cache rows, H heads, K 
 D head width.
 """
 
+import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,15 +26,17 @@ from agents.model.attention.interface import with_effect
 from agents.text.errors import ModelError
 
 NAME = "turnwise_slots"
-FIRST_LENGTH = 128
+FIRST_LENGTH = {"cpu": 4096}
+"""Positions of a row at first, by type of device. On a CPU those that nobody writes to take no memory."""
+ELSEWHERE = 128
 
 
 class SlotCache:
     """Keys and values of ``slots`` rows for every layer, grown by quarters up to ``max_length`` positions."""
 
-    def __init__(self, slots: int, max_length: int) -> None:
+    def __init__(self, slots: int, max_length: int, device: torch.device) -> None:
         self.slots, self.max_length = slots, max_length
-        self.length = min(FIRST_LENGTH, max_length)
+        self.length = min(FIRST_LENGTH.get(device.type, ELSEWHERE), max_length)
         self.layers: dict[int, tuple[Tensor, Tensor]] = {}
         """Per layer: keys (R, K, C, D) and values (R, K, C, D). Never NaN, or masked garbage would spread."""
 
@@ -42,10 +46,9 @@ class SlotCache:
             return
         self.length = min(max(length, self.length + self.length // 4), self.max_length)
         for index, pair in self.layers.items():
-            grown = tuple(x.new_empty(*x.shape[:2], self.length, x.shape[3]) for x in pair)
+            grown = tuple(zeros((*x.shape[:2], self.length, x.shape[3]), x) for x in pair)
             for new, old in zip(grown, pair, strict=True):
                 new[:, :, : old.shape[2]] = old
-                new[:, :, old.shape[2] :] = 0
             self.layers[index] = (grown[0], grown[1])
 
     def places(self, kv_heads: int, row_T: Tensor, pos_T: Tensor) -> Tensor:
@@ -56,7 +59,7 @@ class SlotCache:
     def of(self, layer: int, sizes: Sequence[tuple[int, int]], like: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a layer; made at first, where ``sizes`` are heads and width of each."""
         if layer not in self.layers:
-            keys, values = (like.new_zeros(self.slots, heads, self.length, width) for heads, width in sizes)
+            keys, values = (zeros((self.slots, heads, self.length, width), like) for heads, width in sizes)
             self.layers[layer] = keys, values
         return self.layers[layer]
 
@@ -73,6 +76,16 @@ class SlotCache:
         for pair in self.layers.values():
             for x in pair:
                 x[target, :, :length] = x[source, :, :length]
+
+
+def zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """As ``like.new_zeros(shape)``; on a CPU memory is taken page by page, when something is written there."""
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    room = mmap.mmap(-1, math.prod(shape) * like.element_size(), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        room.madvise(mmap.MADV_NOHUGEPAGE)  # a large page would be taken whole
+    return torch.frombuffer(room, dtype=like.dtype).view(shape)
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class HFEngine:
         self._waiting: deque[_Session] = deque()
         self._prefixes = Prefixes() if share_prefixes else None
         self._free = list(range(slots))
-        self._cache = SlotCache(slots, max_length)
+        self._cache = SlotCache(slots, max_length, self.device)
         self._owner: list[int] = [-1] * slots
         self._rows = SlotRows(slots)
         self._cuts = Cuts(slots)

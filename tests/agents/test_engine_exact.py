@@ -30,7 +30,7 @@ from transformers import PreTrainedModel
 
 from agents.compiled import transformer
 from agents.compiled.transformer import Transformer
-from agents.engine import Engine, Request, body, hf
+from agents.engine import Engine, Request, body, cache, hf
 from agents.engine.body import Body, body_of
 from agents.engine.cache import CachePlan
 from agents.engine.decoding import Band
@@ -54,6 +54,7 @@ class TestExact(ExactContract):
 def test_many_turns_and_refills_equal_a_plain_forward(
     size: dict[str, int], how: str, family: str, padding: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(cache.FIRST_LENGTH, "cpu", 128)
     if how == "transformers":
         monkeypatch.setattr(hf, "body_of", lambda model: None)
     elif how == "in few operations":
