@@ -3,6 +3,7 @@
 #   make train            set up if needed, then train on the wiki (make train ARGS="--algo grpo --seed 1")
 #   make test             set up if needed, then run the tests (make test ARGS="-k wiki")
 #   make test-runs        those that play and train whole runs: stopping, resuming, workers, judges, comparisons
+#   make test-adapters    environments of other packages, on the real packages
 #   make test-walls       attacks on the sandboxes of this machine, and what a killed one leaves
 #   make check            style, types and import directions
 #   make format           let ruff write the style
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install train test test-runs test-walls check format clean
+.PHONY: install train test test-runs test-adapters test-walls check format clean
 .DELETE_ON_ERROR:
 
 install: $(INSTALLED)
@@ -35,6 +36,9 @@ test: $(INSTALLED)
 
 test-runs: $(INSTALLED)
 	$(PYTEST) -m runs $(ARGS)
+
+test-adapters: $(INSTALLED)
+	$(PYTEST) -m 'adapters and not runs' $(ARGS)
 
 test-walls: $(INSTALLED)
 	$(PYTEST) -m 'walls and not docker' $(ARGS)

@@ -1,11 +1,13 @@
-"""Environments that need an optional package."""
+"""Environments that need an optional package. Their tests are marked ``adapters``."""
 
 import os
 import shutil
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 NEEDS = {
     "babyai": "minigrid",
@@ -14,6 +16,11 @@ NEEDS = {
     "textworld_express": "textworld_express",
 }
 """Name of the environment → the package."""
+
+
+def named(names: Iterable[str]) -> list[ParameterSet]:
+    """Environments as parameters of a test, in alphabetical order."""
+    return [pytest.param(name, marks=[pytest.mark.adapters] * (name in NEEDS)) for name in sorted(names)]
 
 
 def skip_without(name: str) -> None:

@@ -37,6 +37,7 @@ SKIPPED = {
     "python -m pytest -m gpu tests/agents tests/runners": "needs a GPU",
     "make test": SUITE,
     "make test-runs": SUITE,
+    "make test-adapters": SUITE,
     "make test-walls": SUITE,
     "make check": SUITE,
     "make format": "rewrites the repository",

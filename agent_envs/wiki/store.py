@@ -88,8 +88,9 @@ def write(folder: Path, corpus: Iterable[tuple[str, Iterator[Page]]]) -> None:
 def _document(part: int, page: Page) -> Any:
     document = tantivy.Document()
     body = [token for line in page.lines for token in tokens.tokenise(line.text)]
+    prefix = term(part, "")
     for name, result in ((TITLE, tokens.tokenise(page.title)), (BODY, body), (GRAMS, tokens.grams(page.title))):
-        document.add_text(name, " ".join([term(part, token) for token in result]))
+        document.add_text(name, prefix + f" {prefix}".join(result) if result else "")
     return document
 
 
@@ -113,9 +114,10 @@ def dump(page: Page) -> bytes:
         else line.text
         for line in page.lines
     ]
-    return json.dumps([page.title, page.aliases, lines], separators=(",", ":")).encode() + b"\n"
+    return _encode([page.title, page.aliases, lines]).encode() + b"\n"
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _parse = json.JSONDecoder().raw_decode  # half the time of json.loads, which also looks at encoding and blanks
 
 

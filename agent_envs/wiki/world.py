@@ -130,8 +130,11 @@ def _objects(kinds: list[str], of_kind: dict[str, list[int]], rng: Random) -> di
         objects["country", city] = countries[at % len(countries)]
         if at < len(countries):
             objects["capital", countries[at]] = city
+    linked: dict[int, set[int]] = {index: {index} for index in range(len(kinds))}
+    for (_, one), target in objects.items():
+        linked[one].add(target)
     for index, kind in enumerate(kinds):
-        used = {index} | {target for (_, one), target in objects.items() if one == index}
+        used = linked[index]
         for relation, target in FACTS[kind].items():
             if target is None or (relation, index) in objects or relation == "spouse":
                 continue

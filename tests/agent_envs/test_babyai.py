@@ -14,6 +14,8 @@ from agent_envs.adapters.babyai.view import in_sight, place, view, wanted
 from agent_envs.contract.check import check_text_env
 from agent_envs.core import SettingsError
 
+pytestmark = pytest.mark.adapters
+
 
 def env_of(level: str = "GoToLocal", max_turns: int = 60) -> BabyAIEnv:
     return BabyAIEnv(BabyAIConfig(level, train_tasks=40, held_out_tasks=10, max_turns=max_turns))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from env_packages import skip_without
+from env_packages import named, skip_without
 
 import agent_envs
 from agent_envs.actions import Action
@@ -23,7 +23,7 @@ from agent_envs.wiki.config import OutcomeScore, WikiConfig
 from agent_envs.wiki.python import WikiPythonConfig
 
 
-@pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
+@pytest.mark.parametrize("name", named(agent_envs.ENVS))
 def test_registered_environments_keep_the_contract(name: str, small: WikiConfig) -> None:
     skip_without(name)
     quick = {

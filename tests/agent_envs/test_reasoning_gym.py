@@ -27,6 +27,8 @@ from agent_envs.reasoning_gym.env import (
     write,
 )
 
+pytestmark = pytest.mark.adapters
+
 FEW = {"train_tasks": 12, "held_out_tasks": 6}
 
 

@@ -25,6 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = {Name.COIN: 4, Name.TREASURE: 5, Name.QUEST: 4}
 
 
+pytestmark = pytest.mark.adapters
+
+
 @pytest.fixture(autouse=True)
 def _needs() -> None:
     skip_without("textworld")

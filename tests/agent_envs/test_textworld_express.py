@@ -14,6 +14,8 @@ from agent_envs.contract.check import check_text_env
 from agent_envs.contract.oracle import expert_succeeds
 from agent_envs.core import BackendUnavailable, SettingsError
 
+pytestmark = pytest.mark.adapters
+
 
 @pytest.fixture(autouse=True)
 def _needs() -> None:

@@ -18,6 +18,8 @@ from agent_envs.adapters.textworld_express.game import TextGame
 from agent_envs.core import BackendUnavailable, SettingsError
 from agent_envs.isolation.hosts import EnvHosts, HostSettings
 
+pytestmark = pytest.mark.adapters
+
 
 @pytest.fixture(autouse=True)
 def _needs() -> None:

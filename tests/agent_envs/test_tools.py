@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 
 import pytest
-from env_packages import skip_without
+from env_packages import named, skip_without
 
 import agent_envs
 from agent_envs.actions import Action, ActionError, Args, Grammar, Verb
@@ -108,7 +108,7 @@ def test_turns_without_and_with_two_actions_say_so() -> None:
             GRAMMAR.parse(two_actions(text))
 
 
-@pytest.mark.parametrize("name", sorted(agent_envs.ENVS))
+@pytest.mark.parametrize("name", named(agent_envs.ENVS))
 def test_every_environment_gives_its_actions_as_tools(name: str, small: WikiConfig) -> None:
     skip_without(name)
     research = ResearchConfig(train_worlds=6, valid_worlds=3, test_worlds=4, questions=12)

@@ -1,7 +1,7 @@
 """To run out of turns is a failure where nothing else is one, and a cut where the environment is anybody's."""
 
 import pytest
-from env_packages import skip_without
+from env_packages import named, skip_without
 
 from agent_envs import registry
 from agent_envs.core import TextEnv
@@ -21,7 +21,7 @@ def last(env: TextEnv, turns: int) -> tuple[bool, bool, bool | None]:
     return terminated, truncated, info["success"]
 
 
-@pytest.mark.parametrize("name", ["babyai", "household", "textworld", "textworld_express"])
+@pytest.mark.parametrize("name", named(["babyai", "household", "textworld", "textworld_express"]))
 def test_games_that_are_never_lost_are_lost_by_time(name: str) -> None:
     skip_without(name)
     assert last(made(name), 1) == (False, False, None)

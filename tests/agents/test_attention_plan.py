@@ -22,12 +22,18 @@ from agents.tree import Batch, Kind, Node
 from agents.tree.packing import pack
 
 
+MOST = 3000
+"""Tokens after which trees of long nodes grow no further: dense attention over many more takes seconds."""
+
+
 def random_trees(seed: int, longest: int) -> Batch:
     """A few random trees with nodes of up to ``longest`` tokens, with or without critic prompts."""
-    rng = random.Random(seed)
+    rng, nodes = random.Random(seed), 0
 
     def expand(state: Node, depth: int) -> None:
-        for _ in range(rng.choice([1, 1, 2, 3]) if depth else 0):
+        nonlocal nodes
+        for _ in range(rng.choice([1, 1, 2, 3]) if depth and nodes * longest < MOST else 0):
+            nodes += 2
             action = state.add(Node(Kind.ACTION, some(rng, 1, longest)))
             expand(action.add(Node(Kind.STATE, some(rng, 0, longest))), depth - 1)
 

@@ -46,6 +46,7 @@ def test_without_a_compiler_blocks_compute_and_say_why(fresh: Path, monkeypatch:
         choose(Attention.COMPILED, base())
 
 
+@pytest.mark.runs
 def test_all_is_compiled_beside_what_else_a_process_does(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build.begin().join()
     monkeypatch.setenv("PATH", str(fresh))
@@ -116,6 +117,7 @@ def test_a_library_of_another_user_is_not_loaded(fresh: Path, monkeypatch: pytes
         library(tree_attention.SOURCE)
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     "source", [adapted.SOURCE, layers.SOURCE, tree_attention.SOURCE, transformer.SOURCE], ids=lambda path: path.stem
 )

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from env_packages import skip_without
+from env_packages import named, skip_without
 
 from agent_envs import registry
 from agent_envs.core import SettingsError, TextEnv
@@ -20,7 +20,7 @@ def begun(name: str) -> TextEnv:
     return env
 
 
-@pytest.mark.parametrize("name", LISTING)
+@pytest.mark.parametrize("name", named(LISTING))
 def test_every_turn_that_is_listed_is_accepted(name: str) -> None:
     """On the way, too: a state is walked on with one of them."""
     env, rng = begun(name), np.random.default_rng(0)
@@ -34,7 +34,7 @@ def test_every_turn_that_is_listed_is_accepted(name: str) -> None:
             break
 
 
-@pytest.mark.parametrize("name", LISTING)
+@pytest.mark.parametrize("name", named(LISTING))
 def test_another_turn_is_not_accepted(name: str) -> None:
     if name == "identity":
         pytest.skip("it takes any word")
