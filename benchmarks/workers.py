@@ -2,10 +2,11 @@
 
     python benchmarks/workers.py --out benchmarks/results/workers.json
 
-The same jobs are played in turn by one worker on Ray, two workers on Ray and the workers of `--workers 1` and
-`--workers 2`, all of which stay open. A ratio or a difference is the median of those within a round. Beside them, two
-workers that share nothing each play all of the jobs at once: what they gain over one is what this machine gives to a
-second busy process. Figures of a busy machine say little: the load is recorded. Exits with 1 when a condition fails.
+The same jobs are played in turn by the workers of `--workers 1` and `--workers 2`, which stay open. Two workers that
+share nothing each play all of the jobs at once: what they gain over one is what this machine gives to a second busy
+process. Then Ray begins, whose own processes take time, too, and one worker on it, two on it and one without it take
+turns. A ratio or a difference is the median of those within a round. Figures of a busy machine say little: the
+load is recorded. Exits with 1 when a condition fails.
 """
 
 import gc
@@ -15,8 +16,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -36,7 +39,7 @@ from runners.run_folder.runs import base_of
 from runners.settings.ray_settings import RaySettings
 from runners.settings.run_settings import read_settings
 from runners.workers.base import PlaySpec
-from runners.workers.process import ProcessWorkers
+from runners.workers.process import Connection, ProcessWorkers
 from runners.workers.ray_cluster import RayCluster
 from runners.workers.serve import WorkerSetup
 
@@ -45,7 +48,7 @@ TWO_AT_LEAST, PLAIN_AT_LEAST = 1.8, 1.7
 alone keeps more than one processor busy: its environments live in processes of their own."""
 SYNC_AT_MOST, EPISODE_AT_MOST = 50.0, 2.0
 """Milliseconds that a new policy may take until it plays, and that an episode may cost more than in a process."""
-ONE, TWO, PROCESS, PAIR, APART = "ray:1", "ray:2", "process:1", "process:2", "process:1 beside another"
+Spawn: TypeAlias = Callable[[], Connection]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,6 @@ class Measured:
 
     def __init__(self, workers: ProcessWorkers, adapter: bytes) -> None:
         self.workers, self.adapter, self.version = workers, adapter, -1
-        self.seconds: list[float] = []
         workers.start()
         self.load()
 
@@ -106,38 +108,42 @@ def measure(settings: WorkersCost, console: Console) -> dict[str, Spread]:
     adapter = save(dict(ActorCritic(load_base(base).model, run.lora, critic=None).policy_state()))
     tasks = pick_tasks(registry.make(*run.only_env("workers")), "train", settings.episodes, console)
     jobs = [Job(tasks[i % len(tasks)], i // len(tasks)) for i in range(settings.episodes)]
-    cluster = RayCluster(RaySettings(), 3)
-    opened: list[Callable[[], None]] = [cluster.close]
-    try:
-        cluster.open()
-        programs: dict[str, Measured] = {}
-        ray = cluster.spawn
-        for name, count, spawn in (
-            (ONE, 1, ray), (TWO, 2, ray), (PROCESS, 1, None), (PAIR, 2, None), (APART, 1, None),
-        ):  # fmt: skip
+    with ExitStack() as opened:
+
+        def begun(count: int, spawn: Spawn | None = None) -> Measured:
             workers = ProcessWorkers(setup, count, spawn)
-            opened.append(workers.close)
-            programs[name] = Measured(workers, adapter)
-            programs[name].play(jobs, settings.portion)  # untimed
+            opened.callback(workers.close)
+            program = Measured(workers, adapter)
+            program.play(jobs, settings.portion)  # untimed
+            return program
+
+        one, pair, apart = begun(1), begun(2), begun(1)
         gc.freeze()  # as a training run does
-        sync, both = [], []
+        alone, two, both = [], [], []
         for _ in range(settings.rounds):
-            for name in (ONE, TWO, PROCESS, PAIR):
-                programs[name].seconds.append(programs[name].play(jobs, settings.portion))
-            sync.append(programs[ONE].sync_ms(jobs[:1]))
-            both.append(at_once([programs[PROCESS], programs[APART]], jobs, settings.portion))
-    finally:
-        for close in reversed(opened):
-            close()
-    one, two, process, pair = (programs[name].seconds for name in (ONE, TWO, PROCESS, PAIR))
-    beyond = [1000 * (a - b) / len(jobs) for a, b in zip(one, process, strict=True)]
+            alone.append(one.play(jobs, settings.portion))
+            two.append(pair.play(jobs, settings.portion))
+            both.append(at_once([one, apart], jobs, settings.portion))
+        pair.workers.close()
+        apart.workers.close()
+        cluster = RayCluster(RaySettings(), 3)
+        opened.callback(cluster.close)
+        cluster.open()
+        one_on_ray, pair_on_ray = begun(1, cluster.spawn), begun(2, cluster.spawn)
+        beside, one_ray, two_ray, sync = [], [], [], []
+        for _ in range(settings.rounds):
+            beside.append(one.play(jobs, settings.portion))
+            one_ray.append(one_on_ray.play(jobs, settings.portion))
+            two_ray.append(pair_on_ray.play(jobs, settings.portion))
+            sync.append(one_on_ray.sync_ms(jobs[:1]))
+    beyond = [1000 * (a - b) / len(jobs) for a, b in zip(one_ray, beside, strict=True)]
     return {
-        "episodes a second, two workers over one": ratio(one, two),
-        "the same without Ray": ratio(process, pair),
-        "the same, two workers that share nothing": ratio([2 * seconds for seconds in process], both),
+        "episodes a second, two workers over one": ratio(one_ray, two_ray),
+        "the same without Ray": ratio(alone, two),
+        "the same, two workers that share nothing": ratio([2 * seconds for seconds in alone], both),
         "new policy until it plays, ms": Spread.of(sync),
         "an episode on Ray beyond one in a process, ms": Spread.of(beyond),
-        "episodes a second, one worker": Spread.of([len(jobs) / seconds for seconds in one]),
+        "episodes a second, one worker": Spread.of([len(jobs) / seconds for seconds in alone]),
     }
 
 

@@ -131,8 +131,8 @@ def _objects(kinds: list[str], of_kind: dict[str, list[int]], rng: Random) -> di
         if at < len(countries):
             objects["capital", countries[at]] = city
     linked: dict[int, set[int]] = {index: {index} for index in range(len(kinds))}
-    for (_, one), target in objects.items():
-        linked[one].add(target)
+    for (_, page), other in objects.items():
+        linked[page].add(other)
     for index, kind in enumerate(kinds):
         used = linked[index]
         for relation, target in FACTS[kind].items():

@@ -21,7 +21,6 @@ from agents.text.errors import ModelError
 from agents.tree import Batch, Kind, Node
 from agents.tree.packing import pack
 
-
 MOST = 3000
 """Tokens after which trees of long nodes grow no further: dense attention over many more takes seconds."""
 
