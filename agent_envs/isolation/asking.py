@@ -29,23 +29,22 @@ def asked(child: Child, messages: Iterable[bytes], serial: int, seconds: float, 
 
     Raises Broken where none of at most ``limit`` bytes came in that many seconds.
     """
-    deadline = monotonic() + seconds
-    send(child, messages, seconds, deadline)
-    return receive(child, serial, seconds, deadline, limit)
+    since = monotonic()
+    send(child, messages, since, seconds)
+    return receive(child, serial, since, seconds, limit)
 
 
-def send(child: Child, messages: Iterable[bytes], seconds: float, deadline: float) -> None:
-    """Raises Broken where the process does not read them until the ``deadline``, which is ``seconds`` after it had to
-    begin."""
+def send(child: Child, messages: Iterable[bytes], since: float, seconds: float) -> None:
+    """Raises Broken where the process has not read them ``seconds`` after ``since``."""
     with _telling(child, seconds):
         for message in messages:
-            child.send_bytes(message, deadline - monotonic())
+            child.send_bytes(message, since + seconds - monotonic())
 
 
-def receive(child: Child, serial: int, seconds: float, deadline: float, limit: int) -> tuple[str, Any]:
+def receive(child: Child, serial: int, since: float, seconds: float, limit: int) -> tuple[str, Any]:
     """As `asked`, of a request that was sent: the first of those that have no answer yet."""
     with _telling(child, seconds):
-        return decode(child.recv_bytes(deadline - monotonic(), limit + SLACK), serial)
+        return decode(child.recv_bytes(since + seconds - monotonic(), limit + SLACK), serial)
 
 
 @contextmanager

@@ -175,15 +175,15 @@ class HostProcess:
         now = monotonic()
         if not self._sent:
             self._since = now
-        send(child, [*first, call.request], call.seconds, now + call.seconds)
+        send(child, [*first, call.request], now, call.seconds)
         self._sent.append(call)
 
     def _receive(self, call: Call) -> None:
         """Takes the answer to the first call that was sent."""
         assert self._child is not None
-        deadline, limit = self._since + call.seconds, self.settings.output_kb * 1024
+        limit = self.settings.output_kb * 1024
         try:
-            beginning, value = receive(self._child, call.serial, call.seconds, deadline, limit)
+            beginning, value = receive(self._child, call.serial, self._since, call.seconds, limit)
         except Broken as broken:
             return self._end(call, broken.kind, broken.message)
         if beginning == FaultKind.MEMORY:  # what else it holds may be broken, too

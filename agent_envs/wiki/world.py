@@ -130,7 +130,7 @@ def _objects(kinds: list[str], of_kind: dict[str, list[int]], rng: Random) -> di
         objects["country", city] = countries[at % len(countries)]
         if at < len(countries):
             objects["capital", countries[at]] = city
-    linked: dict[int, set[int]] = {index: {index} for index in range(len(kinds))}
+    linked = [{index} for index in range(len(kinds))]
     for (_, page), other in objects.items():
         linked[page].add(other)
     for index, kind in enumerate(kinds):

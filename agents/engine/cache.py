@@ -26,9 +26,8 @@ from agents.model.attention.interface import with_effect
 from agents.text.errors import ModelError
 
 NAME = "turnwise_slots"
-FIRST_LENGTH = {"cpu": 4096}
-"""Positions of a row at first, by type of device. On a CPU those that nobody writes to take no memory."""
-ELSEWHERE = 128
+FIRST_ON_CPU, FIRST_ELSEWHERE = 4096, 128
+"""Positions of a row at first. On a CPU those that nobody writes to take no memory."""
 
 
 class SlotCache:
@@ -36,7 +35,7 @@ class SlotCache:
 
     def __init__(self, slots: int, max_length: int, device: torch.device) -> None:
         self.slots, self.max_length = slots, max_length
-        self.length = min(FIRST_LENGTH.get(device.type, ELSEWHERE), max_length)
+        self.length = min(FIRST_ON_CPU if device.type == "cpu" else FIRST_ELSEWHERE, max_length)
         self.layers: dict[int, tuple[Tensor, Tensor]] = {}
         """Per layer: keys (R, K, C, D) and values (R, K, C, D). Never NaN, or masked garbage would spread."""
 

@@ -20,7 +20,7 @@ class EnvCall:
 
     do: Callable[[], Any]
     future: Future[Any]
-    begin: Callable[[], None] | None = None
+    begin: Callable[[], None] | None
     """Has the process of the environment begin on it."""
 
 

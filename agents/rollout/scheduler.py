@@ -16,12 +16,11 @@ from typing import Any, Generic, TypeVar
 
 from agent_envs.core import PlayableEnv
 from agent_envs.isolation.faults import EnvFault, HostLost
-from agent_envs.isolation.hosts import RemoteEnv
 from agents.engine.base import Completion, Engine, Request, need
 from agents.rollout.calls import EnvCalls
 from agents.rollout.react import Player, ReAct
 from agents.rollout.settings import FaultSettings, ReActSettings
-from agents.rollout.slot import MakeEnv, Slot, close_all, in_turn
+from agents.rollout.slot import MakeEnv, Slot, close_all, in_turn, process_of
 from agents.text.chat import Chat
 from agents.tree.episode import Episode, Fault, Job
 
@@ -208,24 +207,21 @@ class Scheduler(Generic[S]):
     def play(self, env: PlayableEnv, job: Job, session: int) -> ReAct:
         return self.options.player(env, self.options.chat, job, session, self.options.settings)
 
-    def ask(self, slot: S, then: Callable[[S, Any], None], call: Callable[..., Any], *arguments: Any) -> None:
-        """Has ``call`` done in a thread; ``then`` takes its answer."""
-        self._ask(slot, then, None, call, *arguments)
-
     def ask_turn(self, slot: S, then: Callable[[S, Any], None], completion: Completion) -> None:
         """Has a sampled action done; ``then`` takes the next request."""
-        self._ask(slot, then, partial(slot.begin_turn, completion), slot.turn, completion)
+        self.ask(slot, then, slot.turn, completion, begin=partial(slot.begin_turn, completion))
 
-    def _ask(
+    def ask(
         self,
         slot: S,
         then: Callable[[S, Any], None],
-        begin: Callable[[], None] | None,
         call: Callable[..., Any],
         *arguments: Any,
+        begin: Callable[[], None] | None = None,
     ) -> None:
+        """Has ``call`` done in a thread; ``then`` takes its answer. ``begin``: see `EnvCall`."""
         # A player of another package may wait for more than its environment.
-        process = slot.env.process if isinstance(slot.env, RemoteEnv) and self.options.player is ReAct else None
+        process = process_of(slot.env) if self.options.player is ReAct else None
         self.calls[self.env_calls.submit(process, begin, call, *arguments)] = (slot, then)
 
     def collect(self) -> None:

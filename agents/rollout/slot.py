@@ -1,6 +1,6 @@
 """A job in play: its environment, its player, and how it goes on in a fresh environment.
 
-Invariant: the methods of a slot run in a thread of the pool, one at a time.
+Invariant: the methods of a slot run in one of the threads of `calls`, one at a time.
 """
 
 import contextlib
@@ -84,11 +84,16 @@ def close_all(envs: Iterable[PlayableEnv]) -> None:
             env.close()
 
 
+def process_of(env: PlayableEnv | None) -> object | None:
+    """What stands for the process of an environment that does not live in this one."""
+    return env.process if isinstance(env, RemoteEnv) else None
+
+
 def in_turn(envs: Iterable[PlayableEnv]) -> list[PlayableEnv]:
     """Those that live, a process after the other, so that a few episodes do not wait for one process; closes others."""
     by_process: dict[object, list[PlayableEnv]] = {}
     for env in envs:
-        by_process.setdefault(env.process if isinstance(env, RemoteEnv) else id(env), []).append(env)
+        by_process.setdefault(process_of(env) or id(env), []).append(env)
     for process, ours in list(by_process.items()):
         if isinstance(ours[0], RemoteEnv) and ours[0].gone:
             close_all(by_process.pop(process))

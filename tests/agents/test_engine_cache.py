@@ -1,5 +1,6 @@
 """Keys and values of many sessions take the memory of what they hold."""
 
+import resource
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ ROWS = [(HEADS, WIDTH), (HEADS, WIDTH)]
 
 def resident() -> int:
     """Bytes of this process that lie in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def filled(slots: SlotCache, length: int) -> int:
@@ -50,7 +51,7 @@ def test_they_are_zeros_of_the_wanted_kind(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("first", [8, LENGTH])
 def test_what_was_written_stays_when_the_rows_grow(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cache.FIRST_LENGTH, "cpu", first)
+    monkeypatch.setattr(cache, "FIRST_ON_CPU", first)
     slots = SlotCache(2, 64, torch.device("cpu"))
     random = torch.Generator().manual_seed(0)
     pair: tuple[Tensor, Tensor] = slots.of(0, ROWS, torch.empty(0))

@@ -54,7 +54,7 @@ class TestExact(ExactContract):
 def test_many_turns_and_refills_equal_a_plain_forward(
     size: dict[str, int], how: str, family: str, padding: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(cache.FIRST_LENGTH, "cpu", 128)
+    monkeypatch.setattr(cache, "FIRST_ON_CPU", 128)
     if how == "transformers":
         monkeypatch.setattr(hf, "body_of", lambda model: None)
     elif how == "in few operations":

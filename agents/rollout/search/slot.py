@@ -1,7 +1,8 @@
 """One search in play: its environments, what is being sampled for it, and how its states come to be.
 
 Invariant: an environment is used by one state at a time. A search that loses the host of an environment, by no fault of
-its own, goes on exactly where it was. `SearchSlot.expand` runs in a thread of the pool; everything else does not.
+its own, goes on exactly where it was. `SearchSlot.expand` runs in one of the threads of `calls`; everything else does
+not.
 """
 
 import contextlib
