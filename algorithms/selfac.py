@@ -106,9 +106,9 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
     """
     baseline: TurnBaseline = TurnBaseline.VALUE
     """``sibling_mean`` needs states in which several actions were tried: an only child has advantage 0."""
-    normalize: AdvantageScale = AdvantageScale.STD
-    """Divide the batch's advantages by their standard deviation; ``whiten`` also centres them, ``lift`` only where
-    their mean is below 0."""
+    normalize: AdvantageScale = AdvantageScale.LIFT
+    """Divide the batch's advantages by their standard deviation, and centre them where their mean is below 0; ``std``,
+    as in the source, never centres them, ``whiten`` always."""
     std_floor: float | None = None
     """Smallest standard deviation to divide by: 0.1 if not set, for rewards from 0 to 1; 0 is the source's. When almost
     all episodes succeed, advantages are mostly the critic's error, and dividing by their tiny deviation can undo what

@@ -32,6 +32,7 @@ from benchmarks.baselines import UNCHANGED, baselines, blanked, success
 from benchmarks.held_out import TrainedPolicy
 from runners.command_line.plain import dump_json
 from runners.evaluation.tasks import pick_tasks
+from runners.reporting.hardware import processor
 from runners.run_folder.runs import SavedRun, is_run, read_run
 from runners.statistics.intervals import Interval
 from runners.training.report import versions
@@ -72,12 +73,6 @@ class Learning:
     """File for the result; benchmarks/results/learning-RECIPE.json by default."""
 
 
-AS_RECORDED = {"selfac": ("--selfac.normalize-over", "minibatch")}
-"""How the committed figures were made, where the defaults have changed since."""
-NEWER = {"babyai", "household", "research", "textworld", "textworld-express"}
-"""Recipes whose committed figures were made with the present defaults."""
-
-
 CRITIC = {"value_lr", "replay_steps", "replay_updates"}
 """Settings of a recipe that an algorithm without a critic refuses."""
 
@@ -97,9 +92,8 @@ def settings_file(recipe: str, algo: str, folder: Path) -> Path:
 def train(recipe: str, algo: str, seed: int, folder: Path) -> dict:
     """The summary of one run, trained first if it is not there."""
     if not (folder / "summary.json").is_file():
-        then = () if recipe in NEWER else AS_RECORDED.get(algo, ())
         config = str(settings_file(recipe, algo, folder))
-        anew = ["--config", config, "--algo", algo, *then, "--seed", str(seed), "--out", str(folder)]
+        anew = ["--config", config, "--algo", algo, "--seed", str(seed), "--out", str(folder)]
         flags = ["--resume", str(folder)] if is_run(folder) else anew
         if status := subprocess.run([sys.executable, str(ROOT / "runners" / "train.py"), *flags]).returncode:
             sys.exit(status)
@@ -173,6 +167,7 @@ def main() -> None:
         "recipe": (RECIPES / f"{settings.recipe}.yaml").read_text("utf-8"),
         "runs": {f"{algo}-{seed}": summary for (algo, seed), summary in runs.items()},
         "others": {name: asdict(interval) for name, interval in others.items()},
+        "hardware": processor(),
         "versions": versions(),
     }
     out.write_text(dump_json(result), "utf-8")
