@@ -32,7 +32,7 @@ from benchmarks.baselines import UNCHANGED, baselines, blanked, success
 from benchmarks.held_out import TrainedPolicy
 from runners.command_line.plain import dump_json
 from runners.evaluation.tasks import pick_tasks
-from runners.reporting.hardware import processor
+from runners.reporting.hardware import hardware
 from runners.run_folder.runs import SavedRun, is_run, read_run
 from runners.statistics.intervals import Interval
 from runners.training.report import versions
@@ -167,7 +167,7 @@ def main() -> None:
         "recipe": (RECIPES / f"{settings.recipe}.yaml").read_text("utf-8"),
         "runs": {f"{algo}-{seed}": summary for (algo, seed), summary in runs.items()},
         "others": {name: asdict(interval) for name, interval in others.items()},
-        "hardware": processor(),
+        "hardware": str(hardware()),
         "versions": versions(),
     }
     out.write_text(dump_json(result), "utf-8")
