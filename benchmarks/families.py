@@ -37,6 +37,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "textworld-express-control",
         "textworld-express-lift",
     ),
+    "household": ("household",),
 }
 """The studies of each."""
 METHODS: Mapping[str, tuple[str, ...]] = {
