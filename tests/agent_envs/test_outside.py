@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import time
@@ -47,7 +46,7 @@ def test_threads_get_their_own_answers(outside: Outside) -> None:
         ("fill", 2000, "memory: MemoryError"),
         ("quit", None, "exited: exit status 7"),
         ("die", None, "raised: refused: os.kill"),
-        ("flood", 5000, r"flooded: an answer of 501\d bytes, where 4096 are allowed"),
+        ("flood", 5000, "flooded: an answer of 5015 bytes, where 4096 are allowed"),
         ("nan", None, "garbage: it answered what JSON cannot say: ValueError: Out of range float values are not"),
     ],
 )
@@ -55,7 +54,7 @@ def test_what_has_no_value_has_a_reason_and_the_next_call_is_served(
     outside: Outside, order: str, argument: object, reason: str
 ) -> None:
     reply = outside.call(order, argument)
-    assert reply.value is None and re.match(reason, reply.reason), reply
+    assert reply.value is None and reply.reason.startswith(reason), reply
     assert outside.call("echo", "still here").value == "still here"
 
 
