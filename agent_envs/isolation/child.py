@@ -199,6 +199,13 @@ class Child(Channel):
             return f"signal {signal.Signals(-status).name}"
         return f"signal {-status}"
 
+    def stop(self, grace: float) -> None:
+        """Asks the process to end, and ends it and its group after ``grace`` seconds at the latest."""
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        self.kill()
+
     def kill(self) -> None:
         """Ends the process and its group, at once, and closes everything. Safe to call twice and from any thread."""
         with self._closing:

@@ -1,15 +1,21 @@
 """``python -m agent_envs.isolation.preparing``: builds what environments need, while their user does something else.
 
 Nobody waits for it, and what goes wrong in it is told where the environments are prepared for use. What it builds must
-be of use to others: a cache that is built once (`agent_envs.cache`), for which they wait.
+be of use to others: a cache that is built once (`agent_envs.cache`), for which they wait. Half of
+it does not stay behind.
 """
 
 import pickle
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from agent_envs.core import TextEnv
 from agent_envs.isolation.child import Child, connect
+
+GRACE = 2.0
+"""Seconds in which it may clear away what it had begun."""
 
 
 @contextmanager
@@ -24,7 +30,7 @@ def preparing(makes: Sequence[Callable[[], TextEnv]]) -> Iterator[None]:
         yield
     finally:
         if child is not None:
-            child.kill()
+            child.stop(GRACE)
 
 
 def prepare(makes: Sequence[Callable[[], TextEnv]]) -> None:
@@ -37,4 +43,5 @@ def prepare(makes: Sequence[Callable[[], TextEnv]]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     prepare(pickle.loads(connect().recv_bytes()))

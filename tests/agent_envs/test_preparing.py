@@ -3,11 +3,14 @@
 import time
 from functools import partial
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 from broken_env import BrokenEnv
 from host_cases import ended, open_files
 
+from agent_envs.cache import build_once
+from agent_envs.core import TextEnv
 from agent_envs.isolation import preparing as module
 from agent_envs.isolation.child import Child
 from agent_envs.isolation.preparing import prepare, preparing
@@ -79,6 +82,33 @@ def test_who_leaves_early_ends_it(small: WikiConfig, cache: Path, started: list[
     env = WikiEnv(small)
     env.prepare()
     assert len(built(cache)) == 1
+
+
+def forever(place: Path) -> TextEnv:
+    """It builds for longer than anybody waits."""
+
+    def build(folder: Path) -> None:
+        (folder / "begun").touch()
+        time.sleep(60)
+
+    build_once(place, build)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_half_of_a_cache_does_not_stay_behind(
+    cache: Path, started: list[int], monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """As control, it does where the process has no time to clear it away."""
+    if killed:
+        monkeypatch.setattr(module, "GRACE", 0.0)
+        monkeypatch.setattr(Popen, "terminate", Popen.kill)
+    with preparing([partial(forever, cache / "slow")]):
+        deadline = time.monotonic() + 30
+        while not list(cache.glob("slow.tmp-*/begun")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert ended(started, 5)
+    assert bool(list(cache.glob("slow.tmp-*"))) is killed
 
 
 def test_what_cannot_be_sent_is_left_to_its_user(started: list[int]) -> None:
