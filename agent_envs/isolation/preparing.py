@@ -1,8 +1,8 @@
 """``python -m agent_envs.isolation.preparing``: builds what environments need, while their user does something else.
 
 Nobody waits for it, and what goes wrong in it is told where the environments are prepared for use. What it builds must
-be of use to others: a cache that is built once (`agent_envs.cache`), for which they wait. Half of
-it does not stay behind.
+be of use to others: a cache that is built once (`agent_envs.cache`), for which they wait. What it had only begun goes
+with it.
 """
 
 import pickle
