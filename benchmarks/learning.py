@@ -76,7 +76,6 @@ class Learning:
 AS_RECORDED = {
     ("code", "selfac"): ("--selfac.normalize", "std", "--selfac.normalize-over", "minibatch"),
     ("research", "selfac"): ("--selfac.normalize", "std"),
-    ("textworld", "selfac"): ("--selfac.normalize", "std"),
 }
 """How the committed figures were made, where the defaults have changed since."""
 CRITIC = {"value_lr", "replay_steps", "replay_updates"}
