@@ -4,12 +4,20 @@ Invariant: a run of one environment is recorded without its name, as it always w
 and every figure stands once for each environment.
 """
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from runners.statistics.intervals import mean
 
 Entry = Mapping[str, Any]
+
+
+def evaluations_of(folder: Path) -> list[Entry]:
+    """The entries of a run folder, those from before it was resumed among them."""
+    lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["kind"] == "evaluation"]
 
 
 def summary_of(entries: Sequence[Entry], envs: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,6 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from agent_envs import registry
-from agent_envs.plugins import missing_extra
-from agents.judge import JudgeKind
-from agents.model.attention.backends import check as check_attention
 from agents.model.settings import CriticSettings
 from agents.model.state_values import Critic
 from agents.rollout.forking.settings import ForkPlan
@@ -30,38 +25,37 @@ from agents.tree.merge import Tree, grow
 from runners.command_line.errors import UserError
 from runners.command_line.outputs import writing
 from runners.command_line.plain import dump_json
-from runners.evaluation.measure import evaluate_tasks
-from runners.evaluation.tasks import SplitTasks, has_oracle, pick_tasks
-from runners.loading.base_model import actor_of, device_of, load_base
+from runners.evaluation.tasks import SplitTasks
+from runners.loading.base_model import BaseSpec, actor_of, load_base
 from runners.run_folder import checkpoint
 from runners.run_folder.checkpoint import RNG, STATE
 from runners.run_folder.folder import hold, write_whole
 from runners.run_folder.runs import base_of, read_run
-from runners.settings.fitting import check_fit
-from runners.settings.judge import judge_settings
 from runners.settings.play_settings import job_env
 from runners.settings.run_settings import RunSettings
 from runners.training.advice import Advisor
 from runners.training.budget import Budget
 from runners.training.closing import draw_curve
 from runners.training.continuations import Continuations, Continued
-from runners.training.evaluations import summary_of, validated
+from runners.training.evaluations import evaluations_of, summary_of, validated
 from runners.training.generators import load_rng_state, rng_state
 from runners.training.interrupts import Interrupts, Stopped
 from runners.training.judging import Judging, local_judge, remote_judge
 from runners.training.learner import Learned, Learner
 from runners.training.ledger import Ledger
+from runners.training.measuring import Measuring
 from runners.training.phases import Clock
+from runners.training.preconditions import Checked, checked
 from runners.training.profiling import Profiling
 from runners.training.ranks import RankedLearner, RankSetup
 from runners.training.records import episode_stats, group_costs, stats_by_env
 from runners.training.report import Report
 from runners.training.rollouts import Plans, Rollout, Rollouts
-from runners.training.searching import search_costs, search_of
+from runners.training.searching import search_costs
 from runners.training.stream import MixedStream
 from runners.training.threads import compute_in_threads
 from runners.workers.controller import Controller
-from runners.workers.registry import WORKERS, WorkersOpening
+from runners.workers.registry import WorkersOpening
 from runners.workers.serve import WorkerSetup
 from runners.workers.states import WORKER_LOG, WorkerLog
 from runners.workers.worker import Worker
@@ -92,41 +86,14 @@ class Training:
         self.opened.callback(hold(folder).close)
         compute_in_threads(train)
         self.algorithm = settings.algorithm
-        judge_of = judge_settings(settings)
-        asks_oracle = {
-            f"--algo {train.algo}": self.algorithm.needs.oracle,
-            "--judge.kind oracle": judge_of is not None and judge_of.kind == JudgeKind.ORACLE,
-            "--react.oracle": settings.react.oracle,
-        }
-        react = replace(settings.react, oracle=any(asks_oracle.values()))
         sampling = self.algorithm.sampling
         self.group = sampling.group
         self.plan = None if sampling.initial is None else ForkPlan(sampling, self.algorithm.branch)
-        self.search = search_of(settings)
-        check_fit(settings, begun=resume is not None)
-        check_attention(train.attention, device_of(train.device))
-        envs = registry.make_all(settings.env)
-        tasks = {name: SplitTasks(env, "train") for name, env in envs.items()}
-        self.measured = {
-            split: {name: pick_tasks(env, split, n, console) for name, env in envs.items()}
-            for split, n in self.evaluated().items()
-        }
-        if react.oracle and (blind := [name for name, env in envs.items() if not has_oracle(env, "train")]):
-            needs = next(flag for flag, asks in asks_oracle.items() if asks)
-            raise UserError(f"{needs} needs an oracle, and the environment {blind[0]} has none")
-        name, count = train.backend
-        self.apart = name != "local"
-        try:
-            backend = WORKERS.get(name)
-        except ValueError as error:
-            raise UserError(f"--workers {train.workers}: {error}") from None
-        if missing := missing_extra(backend):
-            raise UserError(f"--workers {train.workers} is {missing}")
-        settings.engine_choice.check(apart=self.apart)
-        judge = remote_judge(judge_of)
+        found = checked(settings, console, begun=resume is not None)
+        self.search, self.apart = found.search, found.apart
+        judge = remote_judge(found.judge)
         if judge:
             self.opened.callback(judge.close)
-        # What can be refused was refused above: the tiny model may take minutes to make.
         spec = base_of(settings, console, train.device)
         base = load_base(spec, console)
         self.source, self.chat = base.source, base.chat
@@ -139,27 +106,12 @@ class Training:
             self.learner = RankedLearner(self.model, self.algorithm, prompt, train, ranks)
             self.opened.callback(self.learner.close)
             console.print(f"learner: {train.ranks}", highlight=False)
-        self.stream = MixedStream(tasks, train.shares, train.seed)
-        play = settings.play(oracle=react.oracle)
-        critic = settings.critic if self.search and isinstance(settings.critic, CriticSettings) else None
-        setup = WorkerSetup(spec, settings.lora, play, train.threads, critic)
-
-        def local() -> Worker:
-            play.engine.check(apart=False)
-            return Worker(self.model.model, self.chat, play, self.source, self.critic(prompt))
-
+        self.stream = MixedStream(found.tasks, train.shares, train.seed)
         self.update = 0 if resume is None else checkpoint.update_of(resume)
-        log = WorkerLog(folder / WORKER_LOG, lambda: self.update)
-        workers = backend.open(WorkersOpening(count, setup, local, settings.ray, log))
-        self.controller = Controller(workers, train.slots, settings.faults)
-        self.opened.callback(self.controller.close)
-        console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
-        together = self.group if self.plan else 1
-        if idle := self.controller.idle(train.episodes, together, count, train.staleness):
-            console.print(idle, soft_wrap=True, highlight=False)
+        self.controller = self.workers(found, spec, prompt)
         console.print(self.model.summary(), soft_wrap=True, highlight=False)
         console.print(f"attention: {self.model.attention}, {self.model.how}", soft_wrap=True, highlight=False)
-        if judge_of is not None and judge is None:
+        if found.judge is not None and judge is None:
             judge = local_judge(settings, self.model, base, lambda: self.update, console)
             self.opened.callback(judge.close)
         self.judging = judge and Judging(judge, self.algorithm, folder)
@@ -170,10 +122,33 @@ class Training:
         plans = Plans(self.group, self.plan, self.search, settings.faults.retries, self.algorithm.sampling.resample)
         self.rollouts = Rollouts(self.controller, self.stream, self.jobs, self.ledger, train, plans)
         if state is not None:
-            self.rollouts.go_on(json.loads(state.get("partial", "[]")), lambda one: self.job_again(tasks, one))
+            self.rollouts.go_on(json.loads(state.get("partial", "[]")), lambda one: self.job_again(found.tasks, one))
+        self.measuring = Measuring(found.measured, train, self.controller, self.report, console)
         self.advisor = Advisor(train, console, gpu=self.model.device.type == "cuda")
         self.boundary, self.drawn = self.state(), rng_state()
         """Of the last finished update: what a stop between two checkpoints saves."""
+
+    def workers(self, found: Checked, spec: BaseSpec, prompt: Sequence[int] | None) -> Controller:
+        """Opens the workers that play the episodes, and starts them. Raises UserError."""
+        settings, train, console = self.settings, self.train, self.console
+        play = settings.play(oracle=found.oracle)
+        critic = settings.critic if self.search and isinstance(settings.critic, CriticSettings) else None
+        setup = WorkerSetup(spec, settings.lora, play, train.threads, critic)
+
+        def local() -> Worker:
+            play.engine.check(apart=False)
+            return Worker(self.model.model, self.chat, play, self.source, self.critic(prompt))
+
+        log = WorkerLog(self.folder / WORKER_LOG, lambda: self.update)
+        _, count = train.backend
+        workers = found.backend.open(WorkersOpening(count, setup, local, settings.ray, log))
+        controller = Controller(workers, train.slots, settings.faults)
+        self.opened.callback(controller.close)
+        console.print(f"model: {workers.start()}", soft_wrap=True, highlight=False)
+        together = self.group if self.plan else 1
+        if idle := controller.idle(train.episodes, together, count, train.staleness):
+            console.print(idle, soft_wrap=True, highlight=False)
+        return controller
 
     def open_records(self, console: Console, state: Mapping[str, Any] | None) -> None:
         """Opens the files that grow with the run, and cuts off what came after ``state``. Raises OSError."""
@@ -320,43 +295,22 @@ class Training:
                 self.ledger.drop(update, episode.job.id, "alone in its group" if episode.turns else "no turn fits")
         self.ledger.train(update, [e.job.id for e in played.episodes if e.job.id in grown - learned.untrained.keys()])
 
-    def evaluated(self) -> dict[str, int]:
-        """The splits that are measured in this run, each with how many of its tasks."""
-        train = self.train
-        often = bool(train.eval_every) and (train.env_steps > 0 or train.eval_every < train.updates)
-        asked = {"test": train.test_tasks, "valid": train.eval_tasks if often else 0}
-        return {split: n for split, n in asked.items() if n}
-
     # -- evaluation ----------------------------------------------------------------------------------------------
 
     def evaluate(self) -> None:
-        """Measures success on fixed tasks of each environment, sampled and greedy, where this update asks for it."""
-        train, update = self.train, self.update
-        last = self.budget.over(update)
-        split = "test" if update == 0 or last else "valid"
-        if split not in self.measured or (split == "valid" and update % train.eval_every):
-            return
-        self.controller.load(update, self.model.policy_state())
-        for env, tasks in self.measured[split].items():
-            name = job_env(env, train.env)
-            for mode, greedy in (("sampled", False), ("greedy", True)):
-                sampling = train.sampling(greedy)
-                result = evaluate_tasks(self.controller, sampling, tasks, self.console, seed=train.seed, env=name)
-                self.report.evaluation(update, split, mode, asdict(result.success()), self.seconds, name)
+        """Measures success on fixed tasks, where this update asks for it."""
+        if split := self.measuring.due(self.update, self.budget.over(self.update)):
+            self.measuring.measure(split, self.update, self.model.policy_state(), lambda: self.seconds)
 
     def summarise(self) -> dict[str, Any]:
         """Success before and after, read from the records, which also hold what came before a resume."""
         train = self.train
-        result = summary_of(self.evaluations(), train.env) | {"seconds": round(self.seconds, 1)}
+        result = summary_of(evaluations_of(self.folder), train.env) | {"seconds": round(self.seconds, 1)}
         several = len(train.env) > 1
         draw_curve(self.folder, f"{'' if several else f'{train.envs}, '}{train.algo}, seed {train.seed}", train.env)
         # Written last: it says that the run has ended.
         write_whole(self.folder / "summary.json", dump_json(result))
         return result
-
-    def evaluations(self) -> list[dict[str, Any]]:
-        lines = (self.folder / "metrics.jsonl").read_text("utf-8").splitlines()
-        return [entry for entry in map(json.loads, lines) if entry["kind"] == "evaluation"]
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -399,7 +353,7 @@ class Training:
         """Updates whose checkpoints stay: the newest ones, and the one that did best on validation tasks."""
         there = [checkpoint.update_of(path) for path in checkpoint.checkpoints(self.checkpoints)]
         there = [update for update in there if update <= self.update]  # later ones were damaged
-        valid = validated(self.evaluations())
+        valid = validated(evaluations_of(self.folder))
         best = [u for u in valid if u in there and valid[u] == max(valid.values())]
         return {*there[-self.train.keep_last :], *best[:1]}
 

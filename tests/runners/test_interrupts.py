@@ -45,7 +45,7 @@ def stops(signal: str, where: str, nth: int = 1, line: str = TRAIN, seconds: flo
 
 
 STEP, PLAY = "runners.training.learner:Learner.step", "runners.workers.controller:Controller.play"
-MEASURE = "runners.training.run:evaluate_tasks"
+MEASURE = "runners.training.measuring:evaluate_tasks"
 MOMENTS = {
     "imports": Moment("SIGINT", "torch._C:import"),
     "imports, SIGTERM": Moment("SIGTERM", "transformers.modeling_utils:import"),
