@@ -37,7 +37,7 @@ class Verb:
     """One action: its name, how its call is shown, and its names in other languages."""
 
     name: str
-    """Canonical name, upper case."""
+    """Canonical name: upper case, where others have not named it before."""
     usage: str
     """The argument as shown in the help, e.g. ``title[#section]``."""
     args: Args = Args.REQUIRED

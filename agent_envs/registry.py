@@ -28,6 +28,7 @@ ENVS: dict[str, str] = {
     "puzzle": "agent_envs.puzzle.env:PuzzleEnv",
     "reasoning_gym": "agent_envs.reasoning_gym.env:ReasoningGymEnv",
     "research": "agent_envs.research.env:ResearchEnv",
+    "tau2": "agent_envs.adapters.tau2.env:Tau2Env",
     "textworld": "agent_envs.adapters.textworld.env:TextWorldEnv",
     "textworld_express": "agent_envs.adapters.textworld_express.env:TextWorldExpressEnv",
     "wiki": "agent_envs.wiki.env:WikiEnv",

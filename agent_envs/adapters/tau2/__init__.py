@@ -1,0 +1,1 @@
+"""τ²-bench's telecom domain in solo mode: `env`."""
