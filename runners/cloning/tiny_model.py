@@ -137,7 +137,7 @@ def _make(
         words = dict.fromkeys(word for env in envs for word in env.lexicon())
         tokenizer = build_tokenizer(texts, [*words, CRITIC_TEXT, *schemas])
         chat = Chat(tokenizer, ChatSettings(tools=tools))
-        chains = [chain(chat, one) for one in shown]
+        chains = [_fitting(chain(chat, one), settings.shape.context) for one in shown]
         drills: list[Node] = []
         for env in envs:
             count = settings.drill_texts or len(chains) // len(envs)
@@ -151,6 +151,16 @@ def _make(
     hf_logging.disable_progress_bar()
     save(model, folder)
     save(tokenizer, folder)
+
+
+def _fitting(shown: Node, context: int) -> Node:
+    """The demonstration. Raises SettingsError where the model cannot read all of it."""
+    if (tokens := sum(len(node.tokens) for node in shown.walk())) > context:
+        raise SettingsError(
+            f"pretrain: a demonstration has {tokens} tokens, and the tiny model reads {context}: raise "
+            "--pretrain.shape.context, or name a model with --model"
+        )
+    return shown
 
 
 def _demonstrations(env: TextEnv, settings: PretrainSettings, bar: Progress, *, tools: bool) -> Iterator[Demonstration]:

@@ -57,7 +57,7 @@ def test_gymnasium_make_takes_settings() -> None:
     env.close()
 
 
-SLOW = ("babyai", "reasoning_gym", "research", "textworld", "textworld_express", "wiki_python")
+SLOW = ("babyai", "reasoning_gym", "research", "tau2", "textworld", "textworld_express", "wiki_python")
 """Environments that take seconds to start in each process."""
 
 

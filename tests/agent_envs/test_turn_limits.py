@@ -21,7 +21,7 @@ def last(env: TextEnv, turns: int) -> tuple[bool, bool, bool | None]:
     return terminated, truncated, info["success"]
 
 
-@pytest.mark.parametrize("name", named(["babyai", "household", "textworld", "textworld_express"]))
+@pytest.mark.parametrize("name", named(["babyai", "household", "tau2", "textworld", "textworld_express"]))
 def test_games_that_are_never_lost_are_lost_by_time(name: str) -> None:
     skip_without(name)
     assert last(made(name), 1) == (False, False, None)

@@ -25,12 +25,14 @@ CONTENT = {
     "wiki-1": "2972c5d9961422a8161ae47a63630d6b478ebbf03fdef60ddbcb01077ad95edc",
     "code-1": "1683dbbb02dcd4f49bc6f9b7fc9d5f57a2fdca97a49cef6c879a950ec60544ff",
     "third-party-1": "f99c069cc4078c509abe76af0d18949545d0a79a45099e9543bd92e63d1916f2",
+    "tau2-1": "5293c5bd948c54502bedfbd285004b1da3c8ee60850382d63c999a2c8ebad8fb",
     "third-party-2": "eb90a8553d30894eed010a650248017214049163175e70fac5265eda77e1bbd8",
 }
 """Hash of each suite. A suite with another hash is another suite: give it the next number, and add a line here."""
 EXTRAS = {
     "babyai": "minigrid",
     "reasoning_gym": "reasoning_gym",
+    "tau2": "tau2",
     "textworld": "textworld",
     "textworld_express": "textworld_express",
 }
@@ -48,13 +50,11 @@ def test_any_change_of_a_suite_is_noticed(change: dict[str, Any]) -> None:
     assert replace(suite, entries=(replace(entry, **change),)).content != suite.content
 
 
-SLOW = {"third-party-2"}
-"""Suites whose games take a minute to make."""
+MARKS = {"third-party-2": [pytest.mark.runs], "tau2-1": [pytest.mark.adapters]}
+"""Of suites whose games take a minute to make, or whose package is tested by itself."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.runs) if name in SLOW else name for name in SUITES]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in SUITES])
 def test_the_tasks_of_this_machine_are_the_suites(name: str) -> None:
     suite = SUITES[name]
     for module in {EXTRAS[entry.env] for entry in suite.entries if entry.env in EXTRAS}:
