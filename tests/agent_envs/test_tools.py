@@ -123,7 +123,8 @@ def test_every_environment_gives_its_actions_as_tools(name: str, small: WikiConf
     assert "<action>" not in info["instructions"] and env.action_help not in info["instructions"]
     for tool in info["tools"]:
         function = tool["function"]
-        assert re.fullmatch("[A-Z_]{1,64}", function["name"])
+        letters = "a-z" if name == "tau2" else "A-Z"  # its tools have the names that τ² gave them
+        assert re.fullmatch(f"[{letters}_]{{1,64}}", function["name"])
         wanted = dict.fromkeys(function["parameters"]["required"], "x")
         done = env.grammar.parse(as_turn(info["tools"], function["name"], wanted))
         assert done.name == function["name"]
