@@ -26,7 +26,8 @@ from runners.command_line.plain import dump_json
 from runners.reporting.tables import cell
 from runners.statistics.intervals import Interval, over_seeds
 
-MEASURES = {"auc": "equal steps", "auc_tokens": "equal tokens", "auc_seconds": "equal seconds"}
+STEPS = "auc"
+MEASURES = {STEPS: "equal steps", "auc_tokens": "equal tokens", "auc_seconds": "equal seconds"}
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "corridor": ("corridor-factorial", "corridor-factorial-again"),
     "wiki": ("wiki", "wiki-again", "wiki-lift"),
@@ -80,14 +81,16 @@ class Gain:
 
 
 def gain(folders: Sequence[Path], names: Sequence[str], measure: str) -> Gain | None:
-    """Over all pairs of these studies; None with fewer than two."""
-    found = []
+    """Over all pairs of these studies; None with fewer than two. A pair of runs that two studies share is one."""
+    pairs: dict[tuple[float, ...], float] = {}
     for folder in folders:
         figures = figures_of(folder / "runs.csv")
         mine, others = figures.get(next(filter(figures.__contains__, names), ""), {}), figures[BASELINE]
-        found += [mine[seed][measure][0] - others[seed][measure][0] for seed in sorted(mine.keys() & others.keys())]
-    interval = over_seeds([np.array(found)[:, None]]) if len(found) > 1 else None
-    return None if interval is None else Gain(len(found), interval)
+        for seed in sorted(mine.keys() & others.keys()):
+            run, other = mine[seed], others[seed]
+            pairs[seed, run[STEPS][0], other[STEPS][0]] = run[measure][0] - other[measure][0]
+    interval = over_seeds([np.array(list(pairs.values()))[:, None]]) if len(pairs) > 1 else None
+    return None if interval is None else Gain(len(pairs), interval)
 
 
 def gains(results: Path) -> dict[str, dict[str, dict[str, Gain]]]:

@@ -36,3 +36,11 @@ def test_runs_are_paired_within_their_study(tmp_path: Path) -> None:
     assert found.interval.mean == pytest.approx(0.2)
     assert gain([one], ("nobody",), "auc") is None
     assert gain([study(tmp_path / "three", reinforce={0: 0.1}, late={0: 0.2})], ("late",), "auc") is None
+
+
+def test_a_pair_that_two_studies_share_counts_once(tmp_path: Path) -> None:
+    one = study(tmp_path / "one", reinforce={0: 0.1, 1: 0.5}, grpo={0: 0.3, 1: 0.7})
+    more = study(tmp_path / "more", reinforce={0: 0.1, 1: 0.5, 2: 0.4}, grpo={0: 0.3, 1: 0.8, 2: 0.5})
+    found = gain([one, more], ("grpo",), "auc")
+    assert found is not None and found.pairs == 4, "seed 1 was another run"
+    assert found.interval.mean == pytest.approx((0.2 + 0.2 + 0.3 + 0.1) / 4)
