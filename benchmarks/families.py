@@ -30,17 +30,22 @@ STEPS = "auc"
 MEASURES = {STEPS: "equal steps", "auc_tokens": "equal tokens", "auc_seconds": "equal seconds"}
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "corridor": ("corridor-factorial", "corridor-factorial-again"),
-    "wiki": ("wiki", "wiki-again", "wiki-lift"),
+    "wiki": ("wiki", "wiki-again", "wiki-lift", "wiki-lambda"),
     "BabyAI": ("babyai",),
     "TextWorld-Express": (
         "textworld-express",
         "textworld-express-centred",
         "textworld-express-control",
         "textworld-express-lift",
+        "textworld-express-lambda",
     ),
     "household": ("household",),
 }
 """The studies of each."""
+CALLED: Mapping[str, Mapping[str, str]] = {
+    study: {"selfac": "selfac_lift"} for study in ("wiki-lambda", "textworld-express-lambda")
+}
+"""Entrants of a study that have another name elsewhere: since `lift` is the default, it need not be said."""
 METHODS: Mapping[str, tuple[str, ...]] = {
     "GRPO": ("grpo",),
     "RLOO": ("rloo",),
@@ -54,6 +59,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "Self-AC": ("selfac",),
     "Self-AC, replayed": ("selfac_replay",),
     "Self-AC, lifted": ("selfac_lift",),
+    "Self-AC, lifted, lambda 0.9": ("selfac_lambda",),
     "Self-AC, centred, lambda 0.9": ("selfac_credit",),
     "VinePPO, paid": ("vineppo",),
     "the control": ("exact_critic", "free_values", "control"),
@@ -84,7 +90,8 @@ def gain(folders: Sequence[Path], names: Sequence[str], measure: str) -> Gain | 
     """Over all pairs of these studies; None with fewer than two. A pair of runs that two studies share is one."""
     pairs: dict[tuple[float, ...], float] = {}
     for folder in folders:
-        figures = figures_of(folder / "runs.csv")
+        called = CALLED.get(folder.name, {})
+        figures = {called.get(name, name): of for name, of in figures_of(folder / "runs.csv").items()}
         mine, others = figures.get(next(filter(figures.__contains__, names), ""), {}), figures[BASELINE]
         for seed in sorted(mine.keys() & others.keys()):
             run, other = mine[seed], others[seed]
