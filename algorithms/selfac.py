@@ -91,8 +91,8 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
     discount: float = 1.0
     """Discount per turn. Below 1, turns that only take time cost value."""
     gae_lambda: float = 1.0
-    """GAE lambda: 1 compares whole returns with the value. 0.9 gains where the critic explains much of them; below 0.8 it
-    fails while the critic is poor."""
+    """GAE lambda: 1 compares whole returns with the value. 0.9 gains where the critic explains much of them; below 0.8
+    it fails while the critic is poor."""
     td_max: int = 5
     """The critic learns the mean of the TD(1) to TD(td_max) losses."""
     terminal_target: TerminalTarget = TerminalTarget.OUTCOME
