@@ -22,7 +22,6 @@ from agents.rollout.forking.settings import ForkPoint as ForkPoint
 from agents.rollout.forking.settings import Sampling as Sampling
 from agents.tree import Batch, Forward, Tensor
 from algorithms.credit_kind import CreditKind
-from algorithms.moments import Moments
 
 Credit = TypeVar("Credit")
 
@@ -93,7 +92,7 @@ class Algorithm(ABC, Generic[Credit]):
             value = getattr(self, field.name)
             if isinstance(field.default, StrEnum):
                 require_choice(value, type(field.default))
-            if field.name in RANGES:
+            if field.name in RANGES and value is not None:
                 holds, rule = RANGES[field.name]
                 require(holds(value), f"{field.name} {rule} {value}")
 
@@ -132,11 +131,13 @@ class Algorithm(ABC, Generic[Credit]):
     def loss(self, batch: Batch, new: Forward, credit: Credit, /) -> Loss:
         """The loss over the whole ``batch`` under the current parameters: once per epoch, with gradient."""
 
-    def moments(self, batch: Batch, credit: Credit) -> Moments:
-        """Of what this batch contributes to the normalisation of an update's advantages, for `Needs.moments`."""
+    def moments(self, batch: Batch, credit: Credit) -> Any:
+        """Of what this batch contributes to the normalisation of an update's advantages, for `Needs.moments`: `Moments`
+        or what else adds up over the parts.
+        """
         raise NotImplementedError
 
-    def scaled(self, batch: Batch, credit: Credit, over: Moments) -> Credit:
+    def scaled(self, batch: Batch, credit: Credit, over: Any) -> Credit:
         """The credit with advantages normalised by ``over``, the moments of the whole update."""
         raise NotImplementedError
 

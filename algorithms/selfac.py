@@ -10,7 +10,7 @@ Legend of the shape suffixes: M steps of look-ahead, T tokens, A actions = turns
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
@@ -29,6 +29,7 @@ from algorithms.base import (
 from algorithms.credit_kind import CreditKind, Granularity, Methodology
 from algorithms.formulas.maths import (
     AdvantageScale,
+    Explained,
     Moments,
     Normalized,
     critic_stats,
@@ -41,6 +42,11 @@ from algorithms.formulas.maths import (
 from algorithms.formulas.policy_loss import KLPenalty
 from algorithms.formulas.returns import Backup, Turns, scored, td_targets, turn_advantage, turns_in
 from algorithms.formulas.turn_ratio import TurnClip, mean_weight, said
+
+KNOWN = 0.1
+"""Where lambda is not set: share of the returns' variance from which on values stand in for later rewards."""
+KNOWN_LAMBDA = 0.9
+"""Lambda in an update in which they do."""
 
 
 class TerminalTarget(StrEnum):
@@ -75,6 +81,21 @@ class TurnCredit:
     """Advantages of the turns then, if they are frozen."""
     over: Moments | None = None
     """Of the whole update's advantages then, by which they are normalised; None: this batch is all of it."""
+    gae_lambda: float = 1.0
+    """Lambda of all advantages of the update."""
+
+
+@dataclass(frozen=True)
+class TurnMoments:
+    """Of turns, before the first update: what the critic explains of their returns, and their advantages."""
+
+    explained: Explained
+    adv: tuple[Moments, ...]
+    """With each of `SelfAC.lambdas`."""
+
+    def __add__(self, other: TurnMoments) -> TurnMoments:
+        adv = tuple(mine + theirs for mine, theirs in zip(self.adv, other.adv, strict=True))
+        return TurnMoments(self.explained + other.explained, adv)
 
 
 @dataclass(frozen=True)
@@ -90,9 +111,10 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
     """Share of the critic in the loss."""
     discount: float = 1.0
     """Discount per turn. Below 1, turns that only take time cost value."""
-    gae_lambda: float = 1.0
-    """GAE lambda: 1 compares whole returns with the value. 0.9 gains where the critic explains much of them; below 0.8
-    it fails while the critic is poor."""
+    gae_lambda: float | None = None
+    """GAE lambda: 1 compares whole returns with the value; with less, values stand in for later rewards. If not set it
+    follows the critic: 0.9 in an update of whose returns it explained a tenth or more before, and 1 in any other. Below
+    0.8 it fails while the critic is poor."""
     td_max: int = 5
     """The critic learns the mean of the TD(1) to TD(td_max) losses."""
     terminal_target: TerminalTarget = TerminalTarget.OUTCOME
@@ -138,7 +160,7 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
             search=not self.literal,
             replay=True,
             reference=self.kl_coef > 0,
-            moments=self.over_update(self.normalize != AdvantageScale.NONE),
+            moments=self.over_update(self.normalize != AdvantageScale.NONE or len(self.lambdas) > 1),
         )
 
     @property
@@ -149,6 +171,17 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
     def values(self) -> ValueMeaning:
         return ValueMeaning(self.discount, verifies=self.terminal_target == TerminalTarget.OUTCOME)
 
+    @property
+    def lambdas(self) -> tuple[float, ...]:
+        """Lambda while the critic explains little of the returns, and then, where it follows the critic, the other."""
+        if self.gae_lambda is not None:
+            return (self.gae_lambda,)
+        return (1.0,) if self.literal else (1.0, KNOWN_LAMBDA)
+
+    def chosen(self, explained: Explained) -> int:
+        """Which of `lambdas` an update has."""
+        return -1 if explained.share >= KNOWN else 0
+
     def turns(self, batch: Batch) -> Turns:
         """What the formulas run over: the tree, or with ``literal`` each episode on its own, as the source has it."""
         return Turns.apart(scored(batch)) if self.literal else Turns.shared(scored(batch))
@@ -156,13 +189,27 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
     @without_gradient
     def credit(self, batch: Batch, old: Forward) -> TurnCredit:
         value_S, turns = state_values(old, "Self-AC").detach(), self.turns(batch)
+        return self.credited(turns, value_S, self.chosen(self.explained(turns, value_S)))
+
+    def credited(self, turns: Turns, value_S: Tensor, which: int, over: Moments | None = None) -> TurnCredit:
+        gae_lambda = self.lambdas[which]
+        adv_P = self.advantage(turns.batch, value_S[turns.state_Q], gae_lambda) if self.freeze_adv else None
+        return TurnCredit(value_S, adv_P, over, gae_lambda)
+
+    def explained(self, turns: Turns, value_S: Tensor) -> Explained:
+        """What the values explain of the returns."""
         value_Q = value_S[turns.state_Q]
-        return TurnCredit(value_S, self.advantage(turns.batch, value_Q) if self.freeze_adv else None)
+        left_P = self.left(turns.batch, value_Q)
+        return Explained.of(left_P, left_P + value_Q[turns.batch.state_A], turns.batch.count_A)
+
+    def left(self, batch: Batch, value_S: Tensor) -> Tensor:
+        """left_A: the return minus the value, G_A - V. The last value completes the return of a cut episode."""
+        return turn_advantage(batch, value_S, self.end_value(batch, value_S), self.discount, 1.0, self.backup)
 
     def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:
         turns = self.turns(batch)
         value_Q, chains, count_P = state_values(new, "Self-AC")[turns.state_Q], turns.batch, turns.batch.count_A
-        current_P = self.advantage(chains, value_Q.detach())
+        current_P = self.advantage(chains, value_Q.detach(), credit.gae_lambda)
         adv_P = current_P if credit.adv_P is None else credit.adv_P
         critic = self.critic_loss(chains, value_Q, credit.value_S[turns.state_Q])
         scaled_P = scale_advantage(adv_P, count_P, self.normalize, self.std_floor, credit.over)
@@ -171,26 +218,29 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
         policy, clip_fraction = self.turn_loss(batch, new.logp_T, *sums)
         before_P = value_Q.detach()[chains.state_A]
         stats = floats(policy=policy, critic=critic, clip_fraction=clip_fraction)
-        stats |= critic_stats(before_P, adv_P, before_P + current_P, count_P)
+        stats |= critic_stats(before_P, adv_P, before_P + self.left(chains, value_Q.detach()), count_P)
+        if len(self.lambdas) > 1:
+            stats["gae_lambda"] = credit.gae_lambda
         weight_T = batch.to_tokens(turns.per_action(count_P)).double()
         return self.penalised(self.alpha * critic + (1 - self.alpha) * policy, batch, new, weight_T, stats, mean=True)
 
     @without_gradient
-    def moments(self, batch: Batch, credit: TurnCredit) -> Moments:
-        turns = self.turns(batch)
-        return Moments.of(self.before(turns, credit), turns.batch.count_A)
+    def moments(self, batch: Batch, credit: TurnCredit) -> TurnMoments:
+        turns, value_S = self.turns(batch), credit.value_S
+        each = [self.advantage(turns.batch, value_S[turns.state_Q], gae_lambda) for gae_lambda in self.lambdas]
+        adv = tuple(Moments.of(adv_P, turns.batch.count_A) for adv_P in each)
+        return TurnMoments(self.explained(turns, value_S), adv)
 
-    def scaled(self, batch: Batch, credit: TurnCredit, over: Moments) -> TurnCredit:
-        return replace(credit, over=over)
-
-    def before(self, turns: Turns, credit: TurnCredit) -> Tensor:
-        """adv_P before the update."""
-        return self.advantage(turns.batch, credit.value_S[turns.state_Q]) if credit.adv_P is None else credit.adv_P
+    @without_gradient
+    def scaled(self, batch: Batch, credit: TurnCredit, over: TurnMoments) -> TurnCredit:
+        which = self.chosen(over.explained)
+        return self.credited(self.turns(batch), credit.value_S, which, over.adv[which])
 
     @without_gradient
     def action_advantage(self, batch: Batch, credit: TurnCredit) -> Tensor:
         turns = self.turns(batch)
-        adv_P = self.before(turns, credit)
+        value_Q = credit.value_S[turns.state_Q]
+        adv_P = self.advantage(turns.batch, value_Q, credit.gae_lambda) if credit.adv_P is None else credit.adv_P
         return turns.mean_per_action(adv_P) if self.literal else adv_P
 
     def critic_only(self, batch: Batch, new: Forward) -> Tensor:
@@ -198,10 +248,13 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
         value_Q = state_values(new, "Self-AC")[turns.state_Q]
         return self.alpha * self.critic_loss(turns.batch, value_Q, value_Q.detach())
 
-    def advantage(self, batch: Batch, value_S: Tensor) -> Tensor:
-        """A_A = Q - V with lambda-returns Q; minus the mean A of the siblings for ``sibling_mean``. No gradient."""
-        end_S = self.end_value(batch, value_S)
-        adv_A = turn_advantage(batch, value_S, end_S, self.discount, self.gae_lambda, self.backup)
+    def advantage(self, batch: Batch, value_S: Tensor, gae_lambda: float | None = None) -> Tensor:
+        """A_A = Q - V with lambda-returns Q; minus the mean A of the siblings for ``sibling_mean``. No gradient.
+
+        Without a ``gae_lambda`` it is the first of `lambdas`.
+        """
+        gae_lambda, end_S = self.lambdas[0] if gae_lambda is None else gae_lambda, self.end_value(batch, value_S)
+        adv_A = turn_advantage(batch, value_S, end_S, self.discount, gae_lambda, self.backup)
         if self.baseline == TurnBaseline.SIBLING_MEAN:
             adv_A = adv_A - batch.expect(adv_A, torch.zeros_like(value_S))[batch.state_A]
         return adv_A

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from agents.tree import Batch, Forward, Tensor
 from algorithms.base import Algorithm, Loss, Needs, Sampling
 from algorithms.credit_kind import CreditKind
-from algorithms.formulas.maths import Moments
-from algorithms.selfac import SelfAC, TurnCredit
+from algorithms.selfac import SelfAC, TurnCredit, TurnMoments
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,10 @@ class NaiveAC(Algorithm[TurnCredit]):
     def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:
         return self.formula.loss(batch, new, credit)
 
-    def moments(self, batch: Batch, credit: TurnCredit) -> Moments:
+    def moments(self, batch: Batch, credit: TurnCredit) -> TurnMoments:
         return self.formula.moments(batch, credit)
 
-    def scaled(self, batch: Batch, credit: TurnCredit, over: Moments) -> TurnCredit:
+    def scaled(self, batch: Batch, credit: TurnCredit, over: TurnMoments) -> TurnCredit:
         return self.formula.scaled(batch, credit, over)
 
     def critic_only(self, batch: Batch, new: Forward) -> Tensor:

@@ -193,6 +193,26 @@ def critic_stats(value: Tensor, adv: Tensor, target: Tensor, weight: Tensor) -> 
 
 def explained_variance(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     """1 - Var(target - value) / Var(target); 0 where the targets are all the same."""
-    _, left = mean_and_variance(target - value, weight)
-    _, total = mean_and_variance(target, weight)
-    return torch.where(total > SAME**2, 1 - left / total.clamp_min(SAME**2), 0)
+    return Explained.of(target - value, target, weight).share
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How much of some targets a critic explains. Those of the parts add up."""
+
+    left: Moments
+    """Of what the values leave of the targets."""
+    target: Moments
+
+    @classmethod
+    def of(cls, left: Tensor, target: Tensor, weight: Tensor) -> Explained:
+        return cls(Moments.of(left, weight), Moments.of(target, weight))
+
+    def __add__(self, other: Explained) -> Explained:
+        return Explained(self.left + other.left, self.target + other.target)
+
+    @property
+    def share(self) -> Tensor:
+        """1 - Var(left) / Var(target); 0 where the targets are all the same."""
+        left, total = self.left.variance, self.target.variance
+        return torch.where(total > SAME**2, 1 - left / total.clamp_min(SAME**2), 0)

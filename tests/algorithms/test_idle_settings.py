@@ -22,6 +22,7 @@ AFTER = {"freeze_adv", "similarity"}
 OTHERS: dict[str, list[Any]] = {
     "aggregation": list(Aggregation),
     "std_floor": [5.0],
+    "gae_lambda": [0.3, 0.7],
     "td_max": [1],
     "beta": [1e-4],
     "kl_coef": [0.3],

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from statistics import variance
 from typing import Any
 
 import pytest
@@ -92,6 +93,16 @@ class Slow:
 
     def __init__(self, w: World, algorithm: SelfAC, value: Tensor) -> None:
         self.a, self.value = algorithm, value
+        self.gae_lambda = 1.0 if algorithm.gae_lambda is None else algorithm.gae_lambda
+
+    def follow(self, roots: list[Node]) -> None:
+        """0.9 where the values explain a tenth of the returns, if lambda follows the critic."""
+        if self.a.gae_lambda is not None:
+            return
+        taken = [(s, a) for root in roots for s in states(root) for a in s.children for _ in range(a.count)]
+        left = [float(self.gae(s, a)) for s, a in taken]
+        returns = [x + float(self.v(s).detach()) for x, (s, _) in zip(left, taken, strict=True)]
+        self.gae_lambda = 0.9 if variance(left) <= 0.9 * variance(returns) else 1.0
 
     def v(self, state: Node) -> Tensor:
         return self.value[state.tokens[-1]]
@@ -129,7 +140,7 @@ class Slow:
         if not after.children:
             return delta
         rest = self.back(after, [self.gae(after, a) for a in after.children])
-        return delta + self.a.discount * self.a.gae_lambda * rest
+        return delta + self.a.discount * self.gae_lambda * rest
 
     def critic(self, roots: list[Node]) -> Tensor:
         errors, weights = [], []
@@ -191,18 +202,32 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+def teach(w: World, roots: list[Node], algorithm: SelfAC) -> None:
+    """Values that are nearly the mean returns of their states."""
+    slow = Slow(w, replace(algorithm, gae_lambda=1.0, baseline="value"), torch.tensor(w.value, dtype=torch.float64))
+    for state in (s for root in roots for s in states(root) if s.children):
+        left = [float(slow.gae(state, action)) for action in state.children for _ in range(action.count)]
+        w.value[state.tokens[-1]] += sum(left) / len(left) + w.rng.gauss(0, 0.1)
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_trees_follow_the_recursion(options: dict[str, Any]) -> None:
+    """Two critics that know nothing, and a third that does."""
+    lambdas = []
     for seed in range(3):
         w = world(seed, gap=0.5)
         trees = [w.tree(), w.tree(), w.chain(3)]
         for action in actions(trees[0]):
             action.count = w.rng.randint(1, 3)
         algorithm = SelfAC(**options)
+        if seed == 2:
+            teach(w, trees, algorithm)
         loss, logp_grad, value_grad = update(w, algorithm, trees)
 
         logp, value = w.numbers()
         slow = Slow(w, algorithm, value)
+        slow.follow(trees)
+        lambdas.append(slow.gae_lambda)
         total = algorithm.alpha * slow.critic(trees)
         total = total + (1 - algorithm.alpha) * slow.policy(trees, logp, torch.tensor(w.old, dtype=torch.float64))
         total.backward()
@@ -210,6 +235,8 @@ def test_trees_follow_the_recursion(options: dict[str, Any]) -> None:
         torch.testing.assert_close(logp_grad, logp.grad, atol=1e-12, rtol=1e-10)
         torch.testing.assert_close(value_grad, value.grad, atol=1e-12, rtol=1e-10)
         assert logp_grad.any() and value_grad.any()
+    fixed = options.get("gae_lambda")
+    assert lambdas == ([1.0, 1.0, 0.9] if fixed is None else [fixed] * 3)
 
 
 # -- promises ----------------------------------------------------------------------------------------------------
@@ -368,12 +395,14 @@ def test_stats() -> None:
     batch: Batch = w.batch(trees)
     new = w.forward(batch, *w.numbers())
     algorithm = SelfAC(clip=0.05)
-    stats = algorithm.loss(batch, new, algorithm.credit(batch, new)).stats
+    credit = algorithm.credit(batch, new)
+    stats = algorithm.loss(batch, new, credit).stats
     value = new.value_S.detach()[batch.state_A]
-    adv = algorithm.advantage(scored(batch), new.value_S.detach())
+    adv = algorithm.advantage(scored(batch), new.value_S.detach(), credit.gae_lambda)
+    whole = algorithm.advantage(scored(batch), new.value_S.detach(), 1.0)
     assert stats["value"] == pytest.approx(float(value.mean()))
     assert stats["advantage_std"] == pytest.approx(float(adv.std()))
-    assert stats["explained_variance"] == pytest.approx(float(1 - adv.var() / (adv + value).var()))
+    assert stats["explained_variance"] == pytest.approx(float(1 - whole.var() / (whole + value).var()))
     rho = batch.per_action(new.logp_T - batch.old_logp_T).exp()
     shut = ((adv > 0) & (rho > 1.05)) | ((adv < 0) & ((rho < 0.95) | (rho > 3)))
     assert stats["clip_fraction"] == pytest.approx(float(shut.double().mean()))

@@ -11,9 +11,8 @@ from run_cases import gradient, played, same, settings, training
 from agents.compiled.threads import allowing
 from agents.tree import Batch, Kind
 from agents.tree.merge import Tree
-from algorithms.formulas.maths import Moments
 from algorithms.formulas.mismatch import Correction
-from algorithms.selfac import SelfAC, TurnCredit
+from algorithms.selfac import SelfAC, TurnCredit, TurnMoments
 from runners.command_line.errors import UserError
 from runners.settings.fitting import check_fit
 
@@ -104,9 +103,11 @@ def test_an_update_is_normalised_as_a_whole(tmp_path: Path, monkeypatch: pytest.
     """Each of three minibatches takes the moments of all turns that were played."""
     took: list[float] = []
 
-    def scaled(self: SelfAC, batch: Batch, credit: TurnCredit, over: Moments) -> TurnCredit:
-        took.append(float(over.count))
-        return replace(credit, over=over)
+    real = SelfAC.scaled
+
+    def scaled(self: SelfAC, batch: Batch, credit: TurnCredit, over: TurnMoments) -> TurnCredit:
+        took.append(float(over.adv[0].count))
+        return real(self, batch, credit, over)
 
     monkeypatch.setattr(SelfAC, "scaled", scaled)
     with training(tmp_path / "run", "--minibatches", "3") as run:
