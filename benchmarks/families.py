@@ -30,7 +30,7 @@ STEPS = "auc"
 MEASURES = {STEPS: "equal steps", "auc_tokens": "equal tokens", "auc_seconds": "equal seconds"}
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "corridor": ("corridor-factorial", "corridor-factorial-again"),
-    "wiki": ("wiki", "wiki-again", "wiki-lift", "wiki-lambda"),
+    "wiki": ("wiki", "wiki-again", "wiki-lift", "wiki-lambda", "wiki-critic"),
     "BabyAI": ("babyai",),
     "TextWorld-Express": (
         "textworld-express",
@@ -43,7 +43,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 }
 """The studies of each."""
 CALLED: Mapping[str, Mapping[str, str]] = {
-    study: {"selfac": "selfac_lift"} for study in ("wiki-lambda", "textworld-express-lambda")
+    **{study: {"selfac": "selfac_lift"} for study in ("wiki-lambda", "textworld-express-lambda")},
+    "wiki-critic": {"selfac": "selfac_lift", "selfac_replay": "selfac_lift_replay"},
 }
 """Entrants of a study that have another name elsewhere: since `lift` is the default, it need not be said."""
 METHODS: Mapping[str, tuple[str, ...]] = {

@@ -32,7 +32,7 @@ from agent_envs import registry
 from agent_envs.isolation.preparing import preparing
 from agents.compiled import build
 from agents.model.settings import Attention
-from runners.command_line.errors import UserError
+from runners.command_line.errors import UserError, tell_once
 from runners.command_line.interrupts import importing
 from runners.command_line.program import command
 from runners.settings.fitting import check_fit
@@ -74,6 +74,7 @@ def begin(argv: Sequence[str], console: Console, *, beside: bool = False) -> Tra
 
 
 def main() -> None:
+    tell_once()
     gc.disable()  # what a run imports and loads stays: to look through it again and again finds nothing
     try:
         begun = begin(sys.argv[1:], Console(), beside=True)
@@ -82,10 +83,8 @@ def main() -> None:
     with begun as training:
         from runners.training.closing import closing
         from runners.training.interrupts import Stopped
-        from runners.training.report import tell_once
         from runners.viewer.build import write_view
 
-        tell_once()
         gc.collect()
         gc.freeze()  # later collections, which stop everything, need not look at it either
         gc.set_threshold(*COLLECTED)

@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
 from runners.command_line.interrupts import importing, raise_again
@@ -45,13 +46,30 @@ def run_program(main: Callable[[], None]) -> None:
         raise
     except OSError as error:
         _closed()
-        sys.exit(_fail(f"{error.filename or 'the output'}: {error.strerror or error}"))
+        sys.exit(_fail(f"{place_of(error) or 'the output'}: {error.strerror or error}"))
     except MemoryError:
         sys.exit(_fail(NO_MEMORY))
     except RuntimeError as error:
         if not out_of_memory(error):
             raise
         sys.exit(_fail(NO_MEMORY))
+
+
+def place_of(error: OSError) -> str | None:
+    """The file that an error names, if it does; some libraries say it in bytes."""
+    name = error.filename
+    return os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else None
+
+
+def tell_once() -> None:
+    """What TensorBoard's thread cannot write it also reports to the run, which says so: no traceback beside it."""
+    usual = threading.excepthook
+
+    def hook(raised: threading.ExceptHookArgs) -> None:
+        if not (isinstance(raised.exc_value, OSError) and type(raised.thread).__name__ == "_AsyncWriterThread"):
+            usual(raised)
+
+    threading.excepthook = hook
 
 
 def out_of_memory(error: Exception) -> bool:

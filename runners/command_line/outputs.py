@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from safetensors import SafetensorError
 
-from runners.command_line.errors import UserError
+from runners.command_line.errors import UserError, place_of
 
 
 def check_file(path: Path) -> None:
@@ -43,7 +43,8 @@ def writing(path: Path, hint: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        place, why = getattr(error, "filename", None) or path, getattr(error, "strerror", None) or error
+        named = place_of(error) if isinstance(error, OSError) else None
+        place, why = named or path, getattr(error, "strerror", None) or error
         raise UserError(f"cannot write {place}: {why}{hint}") from None
 
 

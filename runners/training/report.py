@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import threading
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -32,17 +31,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             result[name] = "not installed"
     return result
-
-
-def tell_once() -> None:
-    """What TensorBoard's thread cannot write it also reports to the run, which says so: no traceback beside it."""
-    usual = threading.excepthook
-
-    def hook(raised: threading.ExceptHookArgs) -> None:
-        if not (isinstance(raised.exc_value, OSError) and type(raised.thread).__name__ == "_AsyncWriterThread"):
-            usual(raised)
-
-    threading.excepthook = hook
 
 
 class Report:

@@ -22,7 +22,7 @@ from agents.model.state_values import Critic
 from agents.rollout.forking.settings import ForkPlan
 from agents.tree.episode import Job
 from agents.tree.merge import Tree, grow
-from runners.command_line.errors import UserError
+from runners.command_line.errors import UserError, place_of
 from runners.command_line.outputs import writing
 from runners.command_line.plain import dump_json
 from runners.evaluation.tasks import SplitTasks
@@ -210,7 +210,7 @@ class Training:
 
     def unwritten(self, error: OSError) -> UserError:
         return UserError(
-            f"cannot write {error.filename or self.folder} ({error.strerror or error}): make room, then "
+            f"cannot write {place_of(error) or self.folder} ({error.strerror or error}): make room, then "
             f"--resume {self.folder}"
         )
 
