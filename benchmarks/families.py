@@ -30,7 +30,7 @@ STEPS = "auc"
 MEASURES = {STEPS: "equal steps", "auc_tokens": "equal tokens", "auc_seconds": "equal seconds"}
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "corridor": ("corridor-factorial", "corridor-factorial-again"),
-    "wiki": ("wiki", "wiki-again", "wiki-lift", "wiki-lambda", "wiki-critic"),
+    "wiki": ("wiki", "wiki-again", "wiki-lift", "wiki-lambda", "wiki-critic", "wiki-follows"),
     "BabyAI": ("babyai",),
     "TextWorld-Express": (
         "textworld-express",
@@ -38,12 +38,14 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "textworld-express-control",
         "textworld-express-lift",
         "textworld-express-lambda",
+        "textworld-express-follows",
     ),
-    "household": ("household",),
+    "household": ("household", "household-follows"),
 }
 """The studies of each."""
 CALLED: Mapping[str, Mapping[str, str]] = {
     **{study: {"selfac": "selfac_lift"} for study in ("wiki-lambda", "textworld-express-lambda")},
+    **{f"{family}-follows": {"selfac": "selfac_lift"} for family in ("wiki", "textworld-express", "household")},
     "wiki-critic": {"selfac": "selfac_lift", "selfac_replay": "selfac_lift_replay"},
 }
 """Entrants of a study that have another name elsewhere: since `lift` is the default, it need not be said."""
@@ -61,6 +63,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "Self-AC, replayed": ("selfac_replay",),
     "Self-AC, lifted": ("selfac_lift",),
     "Self-AC, lifted, lambda 0.9": ("selfac_lambda",),
+    "Self-AC, lifted, lambda follows": ("selfac_follows",),
     "Self-AC, centred, lambda 0.9": ("selfac_credit",),
     "VinePPO, paid": ("vineppo",),
     "the control": ("exact_critic", "free_values", "control"),

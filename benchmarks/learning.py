@@ -73,11 +73,11 @@ class Learning:
     """File for the result; benchmarks/results/learning-RECIPE.json by default."""
 
 
-AS_RECORDED = {
-    ("code", "selfac"): ("--selfac.normalize", "std", "--selfac.normalize-over", "minibatch"),
-    ("research", "selfac"): ("--selfac.normalize", "std"),
+AS_RECORDED: Mapping[str, tuple[str, ...]] = {
+    "code": ("--selfac.normalize", "std", "--selfac.normalize-over", "minibatch"),
+    "research": ("--selfac.normalize", "std"),
 }
-"""How the committed figures were made, where the defaults have changed since."""
+"""How the committed figures of Self-AC were made, where the defaults have changed since."""
 CRITIC = {"value_lr", "replay_steps", "replay_updates"}
 """Settings of a recipe that an algorithm without a critic refuses."""
 
@@ -98,7 +98,7 @@ def train(recipe: str, algo: str, seed: int, folder: Path) -> dict:
     """The summary of one run, trained first if it is not there."""
     if not (folder / "summary.json").is_file():
         config = str(settings_file(recipe, algo, folder))
-        then = AS_RECORDED.get((recipe, algo), ())
+        then = ("--selfac.gae-lambda", "1", *AS_RECORDED.get(recipe, ())) if algo == "selfac" else ()
         anew = ["--config", config, "--algo", algo, *then, "--seed", str(seed), "--out", str(folder)]
         flags = ["--resume", str(folder)] if is_run(folder) else anew
         if status := subprocess.run([sys.executable, str(ROOT / "runners" / "train.py"), *flags]).returncode:
