@@ -112,8 +112,8 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
     discount: float = 1.0
     """Discount per turn. Below 1, turns that only take time cost value."""
     gae_lambda: float | None = None
-    """GAE lambda. If not set, 0.9 in an update of whose returns the critic explained a tenth or more before, and 1 in any
-    other. 1 compares whole returns with the value; with less, values stand in for later rewards. Below 0.8 it fails
+    """GAE lambda; if not set, 0.9 in updates of whose returns the critic explained a tenth or more before, and else 1.
+    1 compares whole returns with the value; with less, values stand in for later rewards. Below 0.8 it fails
     while the critic is poor."""
     td_max: int = 5
     """The critic learns the mean of the TD(1) to TD(td_max) losses."""
