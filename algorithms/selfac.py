@@ -199,12 +199,12 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
     def explained(self, turns: Turns, value_S: Tensor) -> Explained:
         """What the values explain of the returns."""
         value_Q = value_S[turns.state_Q]
-        left_P = self.left(turns.batch, value_Q)
+        left_P = self.left(turns.batch, value_Q, 1.0)
         return Explained.of(left_P, left_P + value_Q[turns.batch.state_A], turns.batch.count_A)
 
-    def left(self, batch: Batch, value_S: Tensor) -> Tensor:
-        """left_A: the return minus the value, G_A - V. The last value completes the return of a cut episode."""
-        return turn_advantage(batch, value_S, self.end_value(batch, value_S), self.discount, 1.0, self.backup)
+    def left(self, batch: Batch, value_S: Tensor, gae_lambda: float) -> Tensor:
+        """left_A: the lambda-return minus the value. The last value completes the return of a cut episode."""
+        return turn_advantage(batch, value_S, self.end_value(batch, value_S), self.discount, gae_lambda, self.backup)
 
     def loss(self, batch: Batch, new: Forward, credit: TurnCredit, /) -> Loss:
         turns = self.turns(batch)
@@ -218,7 +218,7 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
         policy, clip_fraction = self.turn_loss(batch, new.logp_T, *sums)
         before_P = value_Q.detach()[chains.state_A]
         stats = floats(policy=policy, critic=critic, clip_fraction=clip_fraction)
-        stats |= critic_stats(before_P, adv_P, before_P + self.left(chains, value_Q.detach()), count_P)
+        stats |= critic_stats(before_P, adv_P, before_P + self.left(chains, value_Q.detach(), 1.0), count_P)
         if len(self.lambdas) > 1:
             stats["gae_lambda"] = credit.gae_lambda
         weight_T = batch.to_tokens(turns.per_action(count_P)).double()
@@ -253,8 +253,7 @@ class SelfAC(TurnClip, KLPenalty, Normalized, Algorithm[TurnCredit]):
 
         Without a ``gae_lambda`` it is the first of `lambdas`.
         """
-        gae_lambda, end_S = self.lambdas[0] if gae_lambda is None else gae_lambda, self.end_value(batch, value_S)
-        adv_A = turn_advantage(batch, value_S, end_S, self.discount, gae_lambda, self.backup)
+        adv_A = self.left(batch, value_S, self.lambdas[0] if gae_lambda is None else gae_lambda)
         if self.baseline == TurnBaseline.SIBLING_MEAN:
             adv_A = adv_A - batch.expect(adv_A, torch.zeros_like(value_S))[batch.state_A]
         return adv_A

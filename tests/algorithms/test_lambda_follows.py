@@ -22,8 +22,7 @@ def knowing(w: World, batch: Batch, share: float) -> Forward:
     """A forward whose values explain ``share`` of the returns: what they leave is as large as it must be."""
     new = w.forward(batch, *w.numbers(same=True))
     nothing_S = torch.zeros_like(new.value_S)
-    ended = replace(batch, terminated_S=torch.ones_like(batch.terminated_S))
-    return_A = FOLLOWS.left(ended, nothing_S)
+    return_A = FOLLOWS.left(batch, nothing_S, 1.0)
     noise_A = torch.tensor([w.rng.gauss(0, 1) for _ in return_A], dtype=torch.float64)
     noise_A -= noise_A.mean() + torch.cov(torch.stack([noise_A, return_A]))[0, 1] / return_A.var() * (
         return_A - return_A.mean()
